@@ -140,6 +140,8 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
         newest_ns_ = std::max(newest_ns_, now.changed_ns);
       }
     }
+    // Another folder may stand here for a moment only, with files as old and as large as these.
+    if (is_own) FW_RETURN_IF_ERROR(Judge(dataset_->LookAtFolderOf(object, reach)));
     // Counted before the look: of several threads that have the last files, the one that is counted
     // last looks after all of them have seen theirs.
     const bool is_last = looked_at_.fetch_add(1) + 1 >= dataset_->objects();
@@ -152,6 +154,16 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
   return changed("has changed since this job began to read it");
 }
 
+// What a look at folders says of the job's files.
+absl::Status JobFiles::Judge(const absl::Status& look) {
+  if (absl::IsFailedPrecondition(look)) {
+    has_changed_.store(true, std::memory_order_relaxed);  // for every file that comes, at once
+    return FileHasChanged(look.message());
+  }
+  if (IsElsewhere(look) || IsTransient(look)) return look;  // not told yet
+  return absl::OkStatus();
+}
+
 // A folder with other files in it may have taken the place of the one that was indexed: they need
 // not be newer than the job. Until a look has ended everybody looks, so that nobody goes on with a
 // file while another thread is just finding out.
@@ -159,12 +171,7 @@ absl::Status JobFiles::LookAround(bool is_last, Reach reach) {
   const int64_t now_ns = MonotonicNs();
   const bool is_due = now_ns >= look_around_ns_.load(std::memory_order_relaxed);
   if (!is_last && !is_due && !has_changed_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  const absl::Status same = dataset_->LookAgain(reach);
-  if (absl::IsFailedPrecondition(same)) {
-    has_changed_.store(true, std::memory_order_relaxed);  // for every file that comes, at once
-    return FileHasChanged(same.message());
-  }
-  if (IsElsewhere(same) || IsTransient(same)) return same;  // not told yet
+  FW_RETURN_IF_ERROR(Judge(dataset_->LookAgain(reach)));
   const int64_t pause_ns = std::max(kLookAroundNs, kLookAroundShare * (MonotonicNs() - now_ns));
   look_around_ns_.store(now_ns + pause_ns, std::memory_order_relaxed);
   return absl::OkStatus();

@@ -8,8 +8,10 @@
 // opened: others may have been read as they were before. Its change time shows that. It does not
 // show a change within 20 ms, or where the file system's clock is behind ours or as far ahead of it
 // as the change is old. So a file whose change time is in the index (a shard, a table) must have
-// that one. As long as there are files that were not looked at, the folders and files that the
-// index depends on are looked at, too: once a second, and with the last file. A rank that has lost
+// that one, and the folder that a file stands in must be the one that was indexed, since another
+// one with other files of the same names may have taken its place. As long as there are files that
+// were not looked at, all folders and files that the index depends on are looked at, too: once a
+// second, and with the last file. A rank that has lost
 // its daemon goes on with files as they were when its stream was first opened: the new job counts
 // as opened then.
 //
@@ -77,6 +79,7 @@ class JobFiles : public std::enable_shared_from_this<JobFiles> {
   // else before.
   absl::Status Settle(uint32_t object, const FileCache::Facts& now, Reach reach);
   absl::Status LookAround(bool is_last, Reach reach);
+  absl::Status Judge(const absl::Status& look);
 
   const std::shared_ptr<const Dataset> dataset_;
   const std::shared_ptr<FileCache> files_;

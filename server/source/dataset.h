@@ -149,6 +149,8 @@ class Dataset : public ObjectSource {  // its files by number
   // Looks at its files. OK while those that the index depends on are as they were when it was
   // made; FailedPrecondition that names the first one that is not. Other errors: it cannot be told.
   virtual absl::Status LookAgain(Reach = Reach::kAnywhere) const { return absl::OkStatus(); }
+  // The same of the folder alone that a file stands in, if the index depends on it.
+  virtual absl::Status LookAtFolderOf(uint32_t /*object*/, Reach) const { return absl::OkStatus(); }
   // Looks at the index alone. `later_ns` is of those after `as_of_ns`.
   virtual Dependencies dependencies(int64_t /*as_of_ns*/) const { return {}; }
   // The change time, in nanoseconds, that a file had when it was indexed. 0: the index does not

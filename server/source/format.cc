@@ -103,6 +103,16 @@ absl::StatusOr<std::string> FirstOf(const Index& index, const Look& look) {
   return std::string();
 }
 
+// "": it is as it was. An error: that cannot be told.
+absl::StatusOr<std::string> ChangeOf(const Root& root, const Stamp& saved, Reach reach) {
+  const absl::StatusOr<struct stat> info = root.Stat(saved.path, reach);
+  if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
+  const Stamp now = info.ok() ? MakeStamp(saved.path, *info) : Stamp{saved.path};
+  if (now == saved) return std::string();
+  return info.ok() ? absl::StrCat(root.Describe(saved.path), " has changed")
+                   : std::string(info.status().message());
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> FindChange(const Index& index, const Root& root, Reach reach,
@@ -113,16 +123,10 @@ absl::StatusOr<std::string> FindChange(const Index& index, const Root& root, Rea
       FirstOf(index, [&](size_t i, const Stamp& saved) -> absl::StatusOr<std::string> {
         if (i % kStampsPerLook == 0 && given_up != nullptr && given_up())
           return absl::CancelledError("nobody waits for the dataset any more");
-        const absl::StatusOr<struct stat> info = root.Stat(saved.path, reach);
-        if (IsElsewhere(info.status()) || IsTransient(info.status())) return info.status();
-        if (!info.ok() && !absl::IsNotFound(info.status())) {
-          not_told.Update(info.status());
-          return std::string();
-        }
-        const Stamp now = info.ok() ? MakeStamp(saved.path, *info) : Stamp{saved.path};
-        if (now == saved) return std::string();
-        return info.ok() ? absl::StrCat(root.Describe(saved.path), " has changed")
-                         : std::string(info.status().message());
+        absl::StatusOr<std::string> found = ChangeOf(root, saved, reach);
+        if (found.ok() || IsElsewhere(found.status()) || IsTransient(found.status())) return found;
+        not_told.Update(found.status());
+        return std::string();
       });
   if (change.ok() && change->empty() && !not_told.ok()) return not_told;
   return change;
@@ -175,26 +179,44 @@ Dependencies IndexedDataset::dependencies(int64_t as_of_ns) const {
   return all;
 }
 
-int64_t IndexedDataset::IndexedChangeNs(uint32_t object) const {
-  if (IsStaged(object)) return parts_.staged->ChangedNs(ObjectPath(object));
+std::optional<Stamp> IndexedDataset::StampOf(absl::string_view path) const {
   const absl::StatusOr<TextColumn> paths = parts_.index->Texts(kStampPaths);
   const absl::StatusOr<NumberColumn> numbers = parts_.index->Numbers(kStamps);
-  if (!paths.ok() || !numbers.ok() || numbers->size() != paths->size() * kStampNumbers) return 0;
+  if (!paths.ok() || !numbers.ok() || numbers->size() != paths->size() * kStampNumbers)
+    return std::nullopt;
   absl::call_once(stamps_sorted_, [&] {
     stamp_of_path_.reserve(paths->size());
     for (size_t i = 0; i < paths->size(); ++i)
       stamp_of_path_.emplace_back(absl::HashOf((*paths)[i]), i);
     absl::c_sort(stamp_of_path_);
   });
-  const std::string path = ObjectPath(object);
-  const std::pair<size_t, size_t> first{absl::HashOf(absl::string_view(path)), 0};
+  const std::pair<size_t, size_t> first{absl::HashOf(path), 0};
   for (auto at = absl::c_lower_bound(stamp_of_path_, first);
        at != stamp_of_path_.end() && at->first == first.first; ++at) {
+    if ((*paths)[at->second] != path) continue;
     const size_t n = at->second * kStampNumbers;
-    const bool is_file = (*numbers)[n + 1] != 0;  // with bytes
-    if (is_file && (*paths)[at->second] == path) return static_cast<int64_t>((*numbers)[n + 3]);
+    return Stamp{std::string(path), (*numbers)[n], (*numbers)[n + 1], (*numbers)[n + 2],
+                 (*numbers)[n + 3]};
   }
-  return 0;
+  return std::nullopt;
+}
+
+int64_t IndexedDataset::IndexedChangeNs(uint32_t object) const {
+  if (IsStaged(object)) return parts_.staged->ChangedNs(ObjectPath(object));
+  const std::optional<Stamp> saved = StampOf(ObjectPath(object));
+  const bool is_file = saved.has_value() && saved->bytes != 0;
+  return is_file ? static_cast<int64_t>(saved->changed_ns) : 0;
+}
+
+absl::Status IndexedDataset::LookAtFolderOf(uint32_t object, Reach reach) const {
+  if (IsStaged(object)) return absl::OkStatus();
+  const std::string path = ObjectPath(object);
+  const size_t slash = path.rfind('/');
+  const std::optional<Stamp> saved =
+      StampOf(absl::string_view(path).substr(0, slash == path.npos ? 0 : slash));
+  if (!saved.has_value()) return absl::OkStatus();
+  FW_ASSIGN_OR_RETURN(const std::string change, ChangeOf(root(), *saved, reach));
+  return change.empty() ? absl::OkStatus() : absl::FailedPreconditionError(change);
 }
 
 void IndexedDataset::MarkOutOfDate(uint32_t /*object*/) const {

@@ -174,6 +174,7 @@ class IndexedDataset : public Dataset {
   const std::string& notes() const final { return parts_.notes; }
   const std::vector<int64_t>& shard_starts() const final { return shard_starts_; }
   absl::Status LookAgain(Reach reach = Reach::kAnywhere) const final;
+  absl::Status LookAtFolderOf(uint32_t object, Reach reach) const final;
   Dependencies dependencies(int64_t as_of_ns) const final;
   int64_t IndexedChangeNs(uint32_t object) const final;
   void MarkOutOfDate(uint32_t object) const final;
@@ -187,6 +188,9 @@ class IndexedDataset : public Dataset {
   void SetShardStarts(std::vector<int64_t> starts) { shard_starts_ = std::move(starts); }
 
  private:
+  // The saved stamp of what has this path; nullopt: there is none.
+  std::optional<Stamp> StampOf(absl::string_view path) const;
+
   const IndexedParts parts_;
   std::vector<int64_t> shard_starts_;
   mutable std::atomic<bool> out_of_date_{false};

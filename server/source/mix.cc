@@ -294,6 +294,11 @@ class MixDataset final : public Dataset {
     return all;
   }
 
+  absl::Status LookAtFolderOf(uint32_t object, Reach reach) const override {
+    const size_t i = HolderOf(object);
+    return Annotate(sources_[i]->LookAtFolderOf(Within(i, object), reach), mix_.sources[i].name);
+  }
+
   int64_t IndexedChangeNs(uint32_t object) const override {
     const size_t i = HolderOf(object);
     return sources_[i]->IndexedChangeNs(Within(i, object));

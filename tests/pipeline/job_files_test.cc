@@ -96,6 +96,31 @@ TEST_F(ExchangedFolder, IsSeenAtTheLastFileAtTheLatest) {
   }
 }
 
+// Of so many files the index has no change times, and those of the other class are as old.
+TEST_F(ExchangedFolder, IsSeenAtOnceWhereClassesTakeEachOthersPlace) {
+  for (const char* name : {"cat", "dog"}) {
+    for (int file = 0; file < 1100; ++file)
+      folder_.Write(absl::StrCat("images/", name, "/", file, ".ppm"), name);
+  }
+  std::this_thread::sleep_for(kTick);
+  DatasetOptions options;
+  options.roots = folder_.AsRoot();
+  const auto images =
+      OpenDataset(ParseNode("{format: image_folder, root: root, path: images}"), options);
+  ASSERT_TRUE(images.ok()) << images.status();
+  const auto job = JobFiles::Create(*images, files_, nullptr);
+  EXPECT_TRUE(job->Open(1, Reach::kAnywhere, 0).ok());
+  std::filesystem::rename(folder_ / "images/cat", folder_ / "kept");
+  std::filesystem::rename(folder_ / "images/dog", folder_ / "images/cat");
+  std::filesystem::rename(folder_ / "kept", folder_ / "images/dog");
+  for (const uint32_t file : {2u, 1500u}) {
+    const absl::Status refused = job->Open(file, Reach::kAnywhere, 0).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("has changed"));
+  }
+  EXPECT_TRUE(job->Open(1, Reach::kAnywhere, 0).ok()) << "it is open, and as it was";
+}
+
 // Records that follow one another are read at once: the error of the one read is that of each.
 TEST_F(ExchangedFolder, IsSeenAtOnceInAShardBehindALinkThatIsTurned) {
   for (int file = 1; file <= kFiles; ++file) {  // times of their own
