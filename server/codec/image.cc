@@ -203,9 +203,6 @@ absl::Status ProduceByOpenCv(const StoredImage& image, const Orientation& orient
                              const Geometry& geometry, const PixelFormat& format, std::byte* out,
                              Impl& impl) {
   const Size scaled = geometry.scaled;
-  if (static_cast<int64_t>(scaled.width) * scaled.height > ImageLimits().max_pixels) {
-    return absl::InvalidArgumentError("opencv_linear to an image over max_pixels");
-  }
   Geometry crop_only;
   crop_only.crop = geometry.crop;
   crop_only.scaled = {geometry.crop.width, geometry.crop.height};

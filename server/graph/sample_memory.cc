@@ -134,6 +134,13 @@ class Walk {
     }
     int64_t decoders = 0, rows = 0, jpeg = 0;
     bool is_bound = false, moves = false, pads = false;
+    // Pixels that the codec converts, whatever else it does with them.
+    if (step.in.size() == 1 && IsImage(current[0]) && current[0].layout == Layout::kHWC &&
+        current[0].dtype == DType::kUInt8 &&
+        (step.parts.size() > 1 || step.parts[0].op->AsPixel() != nullptr)) {
+      rows = CopiedRowBytes(MostSizeOf(current[0], plan_.limits));
+      is_bound = !current[0].IsStatic();
+    }
     int64_t image = 0;  // that point ops look at
     bool image_is_bound = false;
     OpMemory own;

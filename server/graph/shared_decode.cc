@@ -22,11 +22,16 @@ Rect Around(Rect a, Rect b) {
           std::max(a.y + a.height, b.y + b.height) - y};
 }
 
-// What may be done to pixels of which only a part is there.
+// What may be done to pixels of which only a part is there, or that are decoded just then: a copy
+// that OpenCV resamples would have to fit beside the decoder.
 bool MovesPixels(const Step& step) {
-  return step.in.size() == 1 && step.out.size() == 1 &&
-         std::any_of(step.parts.begin(), step.parts.end(),
-                     [](const Step::Part& part) { return part.op->AsGeometry() != nullptr; });
+  bool moves = false, copies = false;
+  for (const Step::Part& part : step.parts) {
+    const GeometryOp* const op = part.op->AsGeometry();
+    moves |= op != nullptr;
+    copies |= op != nullptr && op->ResamplesByCopy(0);
+  }
+  return step.in.size() == 1 && step.out.size() == 1 && moves && !copies;
 }
 
 }  // namespace

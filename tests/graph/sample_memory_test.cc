@@ -414,6 +414,13 @@ TEST(SampleMemory, NoLongRowTakesMoreThanItsNeed) {
   const Measured flipped =
       measure("random_horizontal_flip: {p: 1}\n- random_equalize\n- random_iou_crop");
   EXPECT_LE(flipped.taken, flipped.need + kCode);
+  for (const char* before : {"", "random_grayscale: {p: 1}\n- "}) {
+    const std::string ops =
+        absl::StrCat(before, "normalize: {mean: [0], std: [1]}\n- random_erasing");
+    const Measured converted = measure(ops);
+    EXPECT_GE(converted.need, 12 * kMegabyte + CopiedRowBytes({1'000'000, 1})) << ops;
+    EXPECT_LE(converted.taken, converted.need + kCode) << ops;
+  }
 }
 
 TEST(SampleMemory, NoAudioTakesMoreThanItsNeed) {

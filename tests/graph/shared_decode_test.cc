@@ -152,6 +152,10 @@ TEST(SharedDecode, TheDescriptionSaysForHowManyStepsAPartIsDecoded) {
   EXPECT_THAT(Steps("- decode\n- random_crop: {out: a, size: 8}\n- random_equalize: {out: b}\n"
                     "- center_crop: {in: b, size: 8}")[0],
               HasSubstr("decode -> image"));
+  // OpenCV's copies would have to fit beside the decoder.
+  EXPECT_THAT(Steps("- decode\n- random_crop: {out: a, size: 8}\n"
+                    "- resize: {out: b, size: [8, 8], interpolation: opencv_linear}")[0],
+              HasSubstr("decode -> image"));
 }
 
 // The end of the file is missing: what stands above is decoded, and the rest not even looked at.

@@ -48,26 +48,27 @@ class Cast : public PixelOp {
   const DType dtype_;
 };
 
-const OpRegistrar kRegistrar(OpSchema<Params>("cast")
-                                 .Summary("Changes the type of a field's numbers. Whole types "
-                                          "round to the nearest, and take what "
-                                          "they cannot hold as their least or most (NaN as 0).")
-                                 .Input({.field = "image",
-                                         .layouts = {Layout::kHWC, Layout::kCHW, Layout::kPlain},
-                                         .dtypes = {},
-                                         .doc = "Any field."})
-                                 .OutputLikeInput()
-                                 .Param("dtype", &Params::dtype, "Type of the result.",
-                                        OneOf({"uint8", "int8", "bool", "int16", "uint16", "int32",
-                                               "int64", "float16", "bfloat16", "float32",
-                                               "float64"}))
-                                 .Cost("One pass when it runs alone, nothing when it is fused.")
-                                 .Example("- cast: {in: image, dtype: float32}")
-                                 .AlsoKnownAs("MindSpore", {"TypeCast"})
-                                 .AlsoKnownAs("DALI", {"cast"})
-                                 .NearestTo("torchvision", {"ToDtype", "ConvertImageDtype"})
-                                 .NearestTo("Albumentations", {"ToFloat"})
-                                 .Create<Cast>());
+const OpRegistrar kRegistrar(
+    OpSchema<Params>("cast")
+        .Summary("Changes the type of a field's numbers. Whole types "
+                 "round to the nearest, and take what "
+                 "they cannot hold as their least or most (NaN as 0). `bool`: whether "
+                 "it is not 0 (of NaN, too).")
+        .Input({.field = "image",
+                .layouts = {Layout::kHWC, Layout::kCHW, Layout::kPlain},
+                .dtypes = {},
+                .doc = "Any field."})
+        .OutputLikeInput()
+        .Param("dtype", &Params::dtype, "Type of the result.",
+               OneOf({"uint8", "int8", "bool", "int16", "uint16", "int32", "int64", "float16",
+                      "bfloat16", "float32", "float64"}))
+        .Cost("One pass when it runs alone, nothing when it is fused.")
+        .Example("- cast: {in: image, dtype: float32}")
+        .AlsoKnownAs("MindSpore", {"TypeCast"})
+        .AlsoKnownAs("DALI", {"cast"})
+        .NearestTo("torchvision", {"ToDtype", "ConvertImageDtype"})
+        .NearestTo("Albumentations", {"ToFloat"})
+        .Create<Cast>());
 
 }  // namespace
 }  // namespace feedwater::server

@@ -89,8 +89,8 @@ const OpRegistrar kRegistrar(
             "0.7 from a cache of coefficients. The pixels are not those of a full decode: they "
             "differ by one to two steps of 255 in the mean and by some tens at sharp edges. Takes "
             "effect only where decode is fused with a bilinear or bicubic resize.")
-        .Cost("Most of a training pipeline's CPU time. Where it is fused, only the part is decoded "
-              "that the crops leave.")
+        .Cost("Most of a training pipeline's CPU time. Only the part is decoded that the crops "
+              "behind it leave, those of several views too.")
         .Example("- decode: {in: data, out: image}")
         .AlsoKnownAs("torchvision", {"decode_image", "decode_jpeg", "decode_png"})
         .AlsoKnownAs("MindSpore", {"Decode"})
