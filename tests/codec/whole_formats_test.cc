@@ -383,13 +383,16 @@ TEST(WholeTiff, EachOrientationIsApplied) {
                                                 {4, 2, 3, 1}, {2, 4, 1, 3}};
   for (uint64_t orientation = 1; orientation <= 8; ++orientation) {
     auto entries = TiffOf(2, 2, {8}, 1, 4);
-    entries.insert(entries.begin() + 6, {274, 3, {orientation}});
-    const std::string file = MakeTiff(Bytes({1, 2, 3, 4}), entries);
-    for (const bool asked : {false, true}) {
-      const std::vector<uint8_t> upright = DecodeWhole(file, ImageLimits(), asked).rgb;
-      ASSERT_EQ(upright.size(), 12u);
-      for (int i = 0; i < 4; ++i)
-        EXPECT_EQ(upright[i * 3], turned[orientation - 1][i]) << orientation;
+    entries.insert(entries.begin() + 6, TiffEntry());
+    for (const int type : {3, 4}) {
+      entries[6] = {274, type, {orientation}};
+      const std::string file = MakeTiff(Bytes({1, 2, 3, 4}), entries);
+      for (const bool asked : {false, true}) {
+        const std::vector<uint8_t> upright = DecodeWhole(file, ImageLimits(), asked).rgb;
+        ASSERT_EQ(upright.size(), 12u);
+        for (int i = 0; i < 4; ++i)
+          EXPECT_EQ(upright[i * 3], turned[orientation - 1][i]) << orientation << " " << type;
+      }
     }
   }
 }

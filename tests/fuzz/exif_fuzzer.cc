@@ -47,11 +47,14 @@ std::vector<std::string> Seeds() {
       return text;
     };
     for (uint32_t orientation = 0; orientation <= 9; ++orientation) {
-      const std::string entry =
-          number(0x112, 2) + number(3, 2) + number(1, 4) + number(orientation, 2) + number(0, 2);
       const std::string other = number(0x10f, 2) + number(2, 2) + number(9, 4) + number(38, 4);
-      seeds.push_back((little ? "II" : "MM") + number(42, 2) + number(8, 4) + number(2, 2) + other +
-                      entry + number(0, 4) + "feedwater");
+      for (const int bytes : {1, 2, 4}) {  // types 1, 3 and 4
+        const std::string entry = number(0x112, 2) + number(bytes == 1 ? 1 : 2 + bytes / 2, 2) +
+                                  number(1, 4) + number(orientation, bytes) +
+                                  std::string(static_cast<size_t>(4 - bytes), '\0');
+        seeds.push_back((little ? "II" : "MM") + number(42, 2) + number(8, 4) + number(2, 2) +
+                        other + entry + number(0, 4) + "feedwater");
+      }
     }
     seeds.push_back(Around(seeds.back()));
   }

@@ -83,7 +83,7 @@ absl::Status ReadFrame(int marker, absl::Span<const std::byte> segment, JpegHead
 }  // namespace
 
 int ReadExifOrientation(absl::Span<const std::byte> tiff) {
-  constexpr int kOrientationTag = 0x0112, kShort = 3;
+  constexpr int kOrientationTag = 0x0112, kByte = 1, kShort = 3, kLong = 4;
   if (tiff.size() < 8) return 1;
   const bool little = ByteAt(tiff, 0) == 'I' && ByteAt(tiff, 1) == 'I';
   if (!little && !(ByteAt(tiff, 0) == 'M' && ByteAt(tiff, 1) == 'M')) return 1;
@@ -102,10 +102,14 @@ int ReadExifOrientation(absl::Span<const std::byte> tiff) {
     const size_t entry = directory + 2 + 12 * i;
     if (entry + 12 > tiff.size()) return 1;
     if (read16(entry) != kOrientationTag) continue;
-    const int value = read16(entry + 8);
-    const bool valid =
-        read16(entry + 2) == kShort && read32(entry + 4) == 1 && value >= 1 && value <= 8;
-    return valid ? value : 1;
+    // A short one, as EXIF says, or of another width, as some programs write it.
+    const int type = read16(entry + 2);
+    const uint32_t value = type == kByte    ? static_cast<uint32_t>(ByteAt(tiff, entry + 8))
+                           : type == kShort ? static_cast<uint32_t>(read16(entry + 8))
+                           : type == kLong  ? read32(entry + 8)
+                                            : 0;
+    const bool valid = read32(entry + 4) == 1 && value >= 1 && value <= 8;
+    return valid ? static_cast<int>(value) : 1;
   }
   return 1;
 }
