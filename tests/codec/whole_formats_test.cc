@@ -169,6 +169,54 @@ TEST(WholePng, OrientationIsFoundBeforeAndBehindThePixels) {
   EXPECT_EQ(DecodeWhole(behind, ImageLimits(), true).size, (Size{1, 2}));
 }
 
+// As Pillow does it. Behind the last row there is nothing that pixels need, but the checksum of it.
+TEST(WholePng, WhatIsMissingBehindTheLastRowIsNotMissed) {
+  constexpr size_t kLastChunk = 12, kChecksum = 4;
+  const std::string rows = Bytes({0, 10, 0, 12, 0, 11, 0, 20, 21, 22});
+  for (const std::string& whole :
+       {MakePng(3, 2, 8, 0, rows, "", true), MakePng(2, 2, 8, 0, Bytes({0, 1, 2, 0, 3, 4})),
+        MakePng(3, 1, 2, 3, Bytes({0, 0x18}),
+                PngChunk("PLTE", Bytes({1, 2, 3, 4, 5, 6, 7, 8, 9})))}) {
+    const std::vector<uint8_t> pixels = Decoded(whole);
+    const std::string without = whole.substr(0, whole.size() - kLastChunk);
+    for (const std::string& file :
+         {without, without + "IEN", without + std::string(300, '\0'),
+          without + "other data, and more", without + std::string(300, '\xff'),
+          without + PngChunk("tEXt", std::string("k\0v", 3)),
+          without + whole.substr(without.size(), kLastChunk - 1) + "?",
+          without.substr(0, without.size() - 1)}) {
+      EXPECT_THAT(Decoded(file), ElementsAreArray(pixels));
+    }
+    // Within the pixels, which are read at once; and a checksum that is there and wrong.
+    for (size_t less = kChecksum + 1; less < 12; ++less)
+      EXPECT_THAT(Refused(without.substr(0, without.size() - less)), HasSubstr("the file is cut"));
+    std::string wrong = without;
+    wrong.back() ^= 1;
+    EXPECT_THAT(Refused(wrong), HasSubstr("IDAT: CRC error"));
+  }
+}
+
+// Rows of which the last one lacks pixels, in a file that has an end.
+TEST(WholePng, RowsThatAreMissingAreMissed) {
+  EXPECT_THAT(Refused(MakePng(2, 2, 8, 0, Bytes({0, 1, 2, 0, 3}))), HasSubstr("damaged PNG"));
+  EXPECT_THAT(Refused(MakePng(3, 2, 8, 0, Bytes({0, 10, 0, 12, 0, 11, 0, 20, 21}), "", true)),
+              HasSubstr("damaged PNG"));
+}
+
+TEST(WholePng, AWindowThatIsNamedTooSmallIsEnlarged) {
+  std::mt19937 random(5);
+  std::string rows;
+  for (int x = 0; x < 2001; ++x) rows.push_back(x == 0 ? '\0' : static_cast<char>(random()));
+  rows += rows;
+  std::string deflated = Deflated(rows);
+  deflated[0] = 0x18, deflated[1] = 0x19;  // 512 bytes, with its check; the second row is 2001 back
+  const std::string file =
+      "\x89PNG\r\n\x1A\n" +
+      PngChunk("IHDR", Number(2000, 4, true) + Number(2, 4, true) + Number(8, 1) + Number(0, 4)) +
+      PngChunk("IDAT", deflated) + PngChunk("IEND", "");
+  EXPECT_THAT(Decoded(file), ElementsAreArray(Decoded(MakePng(2000, 2, 8, 0, rows))));
+}
+
 // libpng prints to stderr, where the daemon's log is, unless it is kept from it.
 TEST(WholePng, ComplaintsAreInTheStatusAndNotOnStderr) {
   ::testing::internal::CaptureStderr();

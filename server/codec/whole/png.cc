@@ -63,7 +63,7 @@ class PngDecoder final : public WholeDecoder {
     if (png_get_image_width(png_, info_) != static_cast<uint32_t>(size_.width) ||
         png_get_image_height(png_, info_) != static_cast<uint32_t>(size_.height))
       return TwoSizes("PNG");
-    return ReadPixels(values, pixels) ? absl::OkStatus() : Failed();
+    return ReadPixels(values, pixels) || IsWholeAtError() ? absl::OkStatus() : Failed();
   }
 
   static PngDecoder& Of(png_voidp pointer) { return *static_cast<PngDecoder*>(pointer); }
@@ -86,7 +86,10 @@ class PngDecoder final : public WholeDecoder {
 
   static void OnRead(png_structp png, png_bytep out, size_t length) {
     PngDecoder& self = Of(png_get_io_ptr(png));
-    if (length > self.bytes_.size() - self.at_) png_error(png, "the file is cut");
+    if (length > self.bytes_.size() - self.at_) {
+      self.is_cut_ = true;
+      png_error(png, "the file is cut");
+    }
     // What stands behind the last row is inflated, too, and may be much.
     if (self.clock_.IsOver()) {
       self.too_slow_ = true;
@@ -127,6 +130,8 @@ class PngDecoder final : public WholeDecoder {
     info_ = png_create_info_struct(png_);
     if (info_ == nullptr) return false;
     png_set_read_fn(png_, this, OnRead);
+    // Some encoders name a smaller window than they use.
+    png_set_option(png_, PNG_MAXIMUM_INFLATE_WINDOW, PNG_OPTION_ON);
     png_set_user_limits(png_, kMaxWholeSide, kMaxWholeSide);
     // Left out: all chunks but those that pixels need.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
@@ -165,6 +170,19 @@ class PngDecoder final : public WholeDecoder {
     return true;
   }
 
+  // All rows had come before the error, and no checksum of theirs is wrong: the file is cut behind
+  // them, lacks its last chunk, or has something else there.
+  bool IsWholeAtError() const {
+    constexpr uint32_t kPixelChunk = 0x49444154, kPassesOfAdam7 = 7;  // IDAT
+    const bool has_all_rows =
+        png_get_current_row_number(png_) == static_cast<uint32_t>(size_.height) ||
+        png_get_current_pass_number(png_) == kPassesOfAdam7;
+    const bool is_between_chunks = (png_get_io_state(png_) & PNG_IO_CHUNK_HDR) != 0;
+    const bool is_damaged =
+        !is_cut_ && !is_between_chunks && png_get_io_chunk_type(png_) == kPixelChunk;
+    return has_all_rows && !is_damaged && !too_slow_ && !no_memory_;
+  }
+
   // eXIf may stand anywhere before or after the pixels; chunks are only hopped over.
   int Orientation() const {
     for (uint64_t at = 8; bytes_.size() - at >= 12;) {
@@ -190,7 +208,7 @@ class PngDecoder final : public WholeDecoder {
   Size size_;
   int depth_ = 0, kind_ = 0;  // as IHDR has them
   DecodeClock clock_;
-  bool too_slow_ = false, no_memory_ = false;
+  bool is_cut_ = false, too_slow_ = false, no_memory_ = false;
   size_t allocated_ = 0;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
