@@ -1,8 +1,11 @@
 #include "server/audio/audio_file.h"
 
+#include <optional>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/audio/audio_tags.h"
 #include "server/audio/resampler.h"
 #include "server/base/status.h"
 
@@ -43,26 +46,32 @@ absl::StatusOr<AudioFile> ReadAudioFile(absl::Span<const std::byte> encoded) {
   if (encoded.empty()) return absl::InvalidArgumentError("the audio file is empty");
   const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(encoded.data()),
                                         encoded.size());
-  const absl::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const absl::string_view whole(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  // Tags stand before files of every kind, and say nothing of it.
+  const std::optional<size_t> begin = BehindTags(bytes, 0);
+  if (!begin) return absl::InvalidArgumentError("is cut off within the tag that it begins with");
+  const absl::Span<const uint8_t> rest = bytes.subspan(*begin);
+  const absl::string_view text = whole.substr(*begin);
   const auto from = [&](size_t at) { return text.size() > at ? text.substr(at) : ""; };
   absl::StatusOr<AudioFile> file = absl::UnknownError("");
   if (absl::StartsWith(text, "RIFF") && absl::StartsWith(from(8), "WAVE")) {
-    file = ReadWav(bytes);
+    file = ReadWav(rest);
   } else if (absl::StartsWith(text, "fLaC")) {
-    file = ReadFlac(bytes);
+    file = ReadFlac(rest);
   } else if (absl::StartsWith(text, "OggS")) {
-    file = ReadOgg(bytes);
-  } else if (absl::StartsWith(text, "ID3") ||
-             (bytes.size() > 1 && bytes[0] == 0xff && (bytes[1] & 0xe0) == 0xe0)) {
+    file = ReadOgg(rest);
+  } else if (rest.size() > 1 && rest[0] == 0xff && (rest[1] & 0xe0) == 0xe0) {
     file = ReadMp3(bytes);
   } else {
     for (const Known& other : kOthers) {
       if (absl::StartsWith(text, other.begins) && absl::StartsWith(from(8), other.at_8))
         return absl::InvalidArgumentError(absl::StrCat("is ", other.is, "; ", kRead));
     }
-    if (absl::StartsWith(from(4), "ftyp"))
+    if (whole.size() > 4 && absl::StartsWith(whole.substr(4), "ftyp"))
       return absl::InvalidArgumentError(absl::StrCat("is an MP4 file (M4A, AAC); ", kRead));
-    return absl::InvalidArgumentError(absl::StrCat("is no audio file that is known; ", kRead));
+    if (!absl::StartsWith(whole, "ID3"))
+      return absl::InvalidArgumentError(absl::StrCat("is no audio file that is known; ", kRead));
+    file = ReadMp3(bytes);  // a damaged one, most likely
   }
   if (!file.ok()) return file;
   if (file->channels < 1 || file->channels > kMostAudioChannels) {

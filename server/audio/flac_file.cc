@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/audio/audio_file.h"
+#include "server/audio/audio_tags.h"
 
 namespace feedwater::server {
 
@@ -39,6 +40,7 @@ absl::StatusOr<AudioFile> ReadFlac(absl::Span<const uint8_t> bytes) {
   file.head[kMarker] = 0x80;  // the last block
   file.head_bytes = kInfoEnd;
   file.body = bytes.subspan(at);
+  file.body = file.body.first(TagsAtEnd(file.body));
   return file;
 }
 

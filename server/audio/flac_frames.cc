@@ -127,11 +127,8 @@ absl::Status CheckFlacFrames(const AudioFile& file) {
       break;
     }
     if (end == bytes.size()) {
-      // The last one. ID3 tags of 128 bytes may stand behind it.
-      size_t last = end;
-      if (last - at > 128 && std::memcmp(&bytes[last - 128], "TAG", 3) == 0 && last - 128 >= summed)
-        last -= 128;
-      sum = Checksum(kTable16, sum, bytes.subspan(summed, last - summed));
+      // The last one. Zeros behind it leave the sum as it is.
+      sum = Checksum(kTable16, sum, bytes.subspan(summed));
       if (sum != 0) {
         return absl::InvalidArgumentError(
             absl::StrCat("FLAC is cut off or damaged within the frame behind its first ",

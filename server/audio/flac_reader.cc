@@ -33,7 +33,7 @@ class FlacReader final : public CodecReader {
   }
 
   absl::StatusOr<int64_t> Give(int64_t count, float* frames) override {
-    // CheckFlacFrames has seen that there is nothing behind them but perhaps a tag.
+    // CheckFlacFrames has seen that there is nothing behind them but perhaps zeros.
     if (given_ == file_.most_frames) return 0;
     while (next_ == decoded_.size()) {
       if (FLAC__stream_decoder_process_single(flac_) == 0 || error_ != nullptr)

@@ -1,10 +1,12 @@
 // MP3: frames of a length that each one says, between tags. All headers are looked at, since the
 // decoder would search for the next good one where one is damaged.
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/audio/audio_file.h"
+#include "server/audio/audio_tags.h"
 #include "server/base/status.h"
 
 namespace feedwater::server {
@@ -60,22 +62,13 @@ int64_t FramesOfTable(absl::Span<const uint8_t> frame, size_t side_bytes) {
   return -1;
 }
 
-// How many bytes of tags begin here; 0: none.
-size_t TagBytes(absl::Span<const uint8_t> rest) {
-  const auto is = [&](const char* name, size_t least) {
-    return rest.size() >= least && std::memcmp(rest.data(), name, std::strlen(name)) == 0;
-  };
-  if (is("TAG+", 227 + 128)) return 227;  // before a TAG, as which it begins, too
-  if (is("TAG", 128)) return 128;
-  if (is("ID3", 10)) {
-    size_t bytes = 0;
-    for (size_t i = 6; i < 10; ++i) bytes = bytes << 7 | (rest[i] & 0x7f);
-    return bytes + 10 + ((rest[5] & 0x10) != 0 ? 10 : 0);
-  }
-  // A header and a footer of 32 bytes; the size counts the latter.
-  if (is("APETAGEX", 32))
-    return Little32(&rest[12]) + ((Little32(&rest[20]) & 0x80000000u) != 0 ? size_t{32} : 0);
-  return 0;
+// The frame that begins here, all of which is there.
+absl::StatusOr<Frame> ReadWholeFrame(absl::Span<const uint8_t> bytes, size_t at) {
+  if (bytes.size() - at < kHeader) return Damaged("is cut off within its last frame", at);
+  FW_ASSIGN_OR_RETURN(const Frame frame, ReadFrame(&bytes[at], at));
+  if (frame.bytes > bytes.size() - at) return Damaged("is cut off within its last frame", at);
+  if (frame.bytes < kHeader + frame.side_bytes) return Damaged("has a damaged frame", at);
+  return frame;
 }
 
 }  // namespace
@@ -83,46 +76,37 @@ size_t TagBytes(absl::Span<const uint8_t> rest) {
 absl::StatusOr<AudioFile> ReadMp3(absl::Span<const uint8_t> bytes) {
   AudioFile file;
   file.format = "MP3";
+  const std::optional<size_t> begin = BehindTags(bytes, 0);
+  if (!begin) return Damaged("is cut off within a tag", 0);
   int64_t frames = 0, promised = -1;
-  size_t begin = 0, end = 0, at = 0;
-  const auto skip_tags = [&]() -> absl::Status {
-    while (at < bytes.size()) {
-      const size_t tag = TagBytes(bytes.subspan(at));
-      if (tag == 0) break;
-      if (tag > bytes.size() - at) return Damaged("is cut off within a tag", at);
-      at += tag;
-    }
-    return absl::OkStatus();
-  };
-  FW_RETURN_IF_ERROR(skip_tags());
-  begin = end = at;
+  size_t at = *begin;
   while (at < bytes.size()) {
-    if (bytes.size() - at < kHeader) return Damaged("is cut off within its last frame", at);
-    if (frames > 0 && TagBytes(bytes.subspan(at)) > 0) {
-      FW_RETURN_IF_ERROR(skip_tags());
-      if (at < bytes.size()) return Damaged("has other data behind its last frame", at);
-      break;
+    auto frame = ReadWholeFrame(bytes, at);
+    if (frame.ok() && frames > 0 &&
+        (frame->rate != file.rate || frame->channels != file.channels)) {
+      frame = Damaged("changes its rate or its channels", at);
     }
-    FW_ASSIGN_OR_RETURN(const Frame frame, ReadFrame(&bytes[at], at));
-    if (frame.bytes > bytes.size() - at) return Damaged("is cut off within its last frame", at);
-    if (frame.bytes < kHeader + frame.side_bytes) return Damaged("has a damaged frame", at);
+    if (!frame.ok()) {
+      // Behind the frames that a table promises there may be anything; else tags alone, since
+      // frames may go on behind what is not known.
+      if (promised > 0 && frames > promised) break;
+      if (frames > 0 && AreTags(bytes.subspan(at))) break;
+      return frame.status();
+    }
     if (frames == 0) {
-      file.rate = frame.rate;
-      file.channels = frame.channels;
-      promised = FramesOfTable(bytes.subspan(at, frame.bytes), frame.side_bytes);
-    } else if (frame.rate != file.rate || frame.channels != file.channels) {
-      return Damaged("changes its rate or its channels", at);
+      file.rate = frame->rate;
+      file.channels = frame->channels;
+      promised = FramesOfTable(bytes.subspan(at, frame->bytes), frame->side_bytes);
     }
-    file.most_frames += frame.samples;
+    file.most_frames += frame->samples;
     ++frames;
-    at += frame.bytes;
-    end = at;
+    at += frame->bytes;
   }
   if (promised >= frames) {
     return absl::InvalidArgumentError(
         absl::StrCat("MP3 is cut off: of ", promised, " frames ", frames - 1, " are there"));
   }
-  file.body = bytes.subspan(begin, end - begin);
+  file.body = bytes.subspan(*begin, at - *begin);
   return file;
 }
 

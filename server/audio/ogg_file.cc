@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/audio/audio_file.h"
+#include "server/audio/audio_tags.h"
 #include "server/audio/ogg_pages.h"
 #include "server/audio/vorbis_setup.h"
 #include "server/base/status.h"
@@ -84,8 +85,12 @@ absl::StatusOr<AudioFile> ReadOgg(absl::Span<const uint8_t> bytes) {
   int64_t skipped = 0, granule = 0, headers = 1;
   uint32_t serial = 0;
   bool is_vorbis = false, is_over = false;
-  for (size_t at = 0; at < bytes.size();) {
-    if (is_over) return OggDamaged("has another stream, or other bytes, behind its end", at);
+  size_t at = 0;
+  while (at < bytes.size()) {
+    if (is_over) {
+      if (AreTags(bytes.subspan(at))) break;
+      return OggDamaged("has another stream, or other bytes, behind its end", at);
+    }
     FW_ASSIGN_OR_RETURN(const OggPage page, ReadCheckedOggPage(bytes, at));
     const bool is_of_headers = packets.whole() < headers;
     FW_RETURN_IF_ERROR(packets.Add(page, is_of_headers, at));
@@ -123,10 +128,10 @@ absl::StatusOr<AudioFile> ReadOgg(absl::Span<const uint8_t> bytes) {
         "Ogg is cut off: no page says that it is the last one (write it anew, as `oggz` or ffmpeg "
         "with `-c copy` do)");
   }
-  if (packets.is_open()) return OggDamaged("is cut off within a packet", bytes.size());
+  if (packets.is_open()) return OggDamaged("is cut off within a packet", at);
   file.last_granule = granule;
   file.most_frames = is_vorbis ? granule : (granule - skipped) * file.rate / kOpusRate;
-  file.body = bytes;
+  file.body = bytes.first(at);
   return file;
 }
 

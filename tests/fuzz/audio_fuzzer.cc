@@ -82,12 +82,24 @@ void Run(Input input) {
     RunOne({reinterpret_cast<const std::byte*>(file.data()), file.size()});
 }
 
+// A file as programs leave it: tags and zeros at both ends.
+std::string Dressed(std::string file) {
+  const std::string id3("ID3\3\0\0\0\0\0\4abcd", 14), zeros(9, '\0'),
+      ape("item"
+          "APETAGEX\xe8\3\0\0\x24\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+          36);
+  std::string last = "TAG";
+  last.resize(128, ' ');
+  return id3 + zeros + file + zeros + "LYRICSBEGINlaLYRICSEND" + ape + last + zeros;
+}
+
 std::vector<std::string> Seeds() {
   std::vector<std::string> seeds;
   for (const Kind& kind : kKinds) {
     for (const int channels : {1, 2}) {
       const Bytes file = EncodedAudio(kind.format, 16000, TestWaveform(1200), channels);
       seeds.emplace_back(file.begin(), file.end());
+      seeds.push_back(Dressed(seeds.back()));
     }
   }
   return seeds;
