@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/audio/audio_file.h"
 #include "server/audio/audio_tags.h"
+#include "server/audio/flac_frames.h"
 
 namespace feedwater::server {
 
@@ -19,7 +20,6 @@ absl::StatusOr<AudioFile> ReadFlac(absl::Span<const uint8_t> bytes) {
   file.rate = Big24(info + 10) >> 4;
   file.channels = ((info[12] >> 1) & 7) + 1;
   file.most_frames = static_cast<int64_t>(uint64_t{info[13] & 0x0fu} << 32 | Big32(info + 14));
-  file.is_exact = true;
   size_t at = kMarker;
   for (bool is_last = false; !is_last;) {
     if (bytes.size() - at < kBlockHeader)
@@ -31,16 +31,14 @@ absl::StatusOr<AudioFile> ReadFlac(absl::Span<const uint8_t> bytes) {
       return absl::InvalidArgumentError("FLAC is cut off within its header");
     at += length;
   }
-  if (file.most_frames == 0) {
-    return absl::InvalidArgumentError(
-        "FLAC holds no samples, or does not say how many, as streamed files do; write it anew with "
-        "`flac`");
-  }
   std::memcpy(file.head.data(), bytes.data(), kInfoEnd);
   file.head[kMarker] = 0x80;  // the last block
   file.head_bytes = kInfoEnd;
   file.body = bytes.subspan(at);
   file.body = file.body.first(TagsAtEnd(file.body));
+  // A program that writes to a pipe cannot say how many there are: the frames do.
+  file.is_exact = file.most_frames > 0;
+  if (!file.is_exact) file.most_frames = MostFlacSamples(file.body.size());
   return file;
 }
 

@@ -85,12 +85,12 @@ std::optional<FrameHeader> ReadHeader(absl::Span<const uint8_t> bytes) {
 
 }  // namespace
 
-absl::Status CheckFlacFrames(const AudioFile& file) {
+absl::StatusOr<int64_t> CountFlacSamples(const AudioFile& file) {
   const absl::Span<const uint8_t> bytes = file.body;
   const uint8_t* const info = &file.head[8];
   const int bits = static_cast<int>((info[12] & 1) << 4 | info[13] >> 4) + 1;
   int64_t samples = 0;
-  for (size_t at = 0; at < bytes.size() && samples < file.most_frames;) {
+  for (size_t at = 0; at < bytes.size() && (samples < file.most_frames || !file.is_exact);) {
     const auto header = ReadHeader(bytes.subspan(at));
     if (!header) {
       return absl::InvalidArgumentError(
@@ -108,7 +108,7 @@ absl::Status CheckFlacFrames(const AudioFile& file) {
     // which together make 0.
     uint16_t sum = 0;
     size_t summed = at, end = bytes.size();
-    for (size_t from = at + 7; from < bytes.size();) {
+    for (size_t from = at + kLeastFlacFrameBytes; from < bytes.size();) {
       const void* const found = std::memchr(&bytes[from], 0xff, bytes.size() - from);
       if (found == nullptr) break;
       const auto place = static_cast<size_t>(static_cast<const uint8_t*>(found) - bytes.data());
@@ -134,13 +134,13 @@ absl::Status CheckFlacFrames(const AudioFile& file) {
             absl::StrCat("FLAC is cut off or damaged within the frame behind its first ",
                          samples - header->samples, " samples"));
       }
-    } else if (samples >= file.most_frames) {
+    } else if (file.is_exact && samples >= file.most_frames) {
       return absl::InvalidArgumentError(
           absl::StrCat("FLAC holds more than the ", file.most_frames, " frames that it promises"));
     }
     at = end;
   }
-  if (samples == file.most_frames) return absl::OkStatus();
+  if (samples == file.most_frames || !file.is_exact) return samples;
   return absl::InvalidArgumentError(
       absl::StrCat("FLAC promises ", file.most_frames, " frames, but ", samples, " are there"));
 }

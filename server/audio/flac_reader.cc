@@ -20,7 +20,7 @@ class FlacReader final : public CodecReader {
   }
 
   absl::StatusOr<CodecSound> Open() override {
-    FW_RETURN_IF_ERROR(CheckFlacFrames(file_));
+    FW_ASSIGN_OR_RETURN(frames_, CountFlacSamples(file_));
     flac_ = FLAC__stream_decoder_new();
     if (flac_ == nullptr) return absl::ResourceExhaustedError("no memory for a FLAC decoder");
     const auto begun = FLAC__stream_decoder_init_stream(
@@ -29,12 +29,12 @@ class FlacReader final : public CodecReader {
       return Refused("cannot be decoded", FLAC__StreamDecoderInitStatusString[begun]);
     if (FLAC__stream_decoder_process_until_end_of_metadata(flac_) == 0 || error_ != nullptr)
       return Refused("cannot be decoded", Why());
-    return CodecSound{file_.most_frames, file_.channels, file_.rate};
+    return CodecSound{frames_, file_.channels, file_.rate};
   }
 
   absl::StatusOr<int64_t> Give(int64_t count, float* frames) override {
-    // CheckFlacFrames has seen that there is nothing behind them but perhaps zeros.
-    if (given_ == file_.most_frames) return 0;
+    // CountFlacSamples has seen that there is nothing behind them but perhaps zeros.
+    if (given_ == frames_) return 0;
     while (next_ == decoded_.size()) {
       if (FLAC__stream_decoder_process_single(flac_) == 0 || error_ != nullptr)
         return Refused("is damaged", Why());
@@ -99,7 +99,7 @@ class FlacReader final : public CodecReader {
   const char* error_ = nullptr;
   std::vector<float> decoded_;  // a frame of FLAC, all channels of a sample side by side
   size_t next_ = 0;             // of it, to be given
-  int64_t given_ = 0;
+  int64_t frames_ = 0, given_ = 0;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// What programs put around the sound of a file: tags and zeros at both ends. Such files give the
-// samples of plain ones; where that cannot be known, they are refused.
+// What programs put around the sound of a file, or do not say in its header: tags and zeros at both
+// ends, lengths that were never filled in. Such files give the samples of plain ones; where that
+// cannot be known, they are refused.
 #include <gmock/gmock.h>
 
 #include "tests/audio/audio_testing.h"
@@ -108,6 +109,31 @@ TEST(AudioFile, TagsBehindAFlacAreLeftOut) {
   EXPECT_THAT(Refusal(lying), HasSubstr("damaged within the frame"));
   PutLittle(32 + 40 + 7, 4, lying.size() - 20, &lying);
   EXPECT_THAT(Refusal(lying), HasSubstr("damaged within the frame"));
+}
+
+// As encoders write it to a pipe, where they cannot go back.
+TEST(AudioFile, TheSamplesOfAFlacThatDoesNotSayHowManyAreCounted) {
+  const Bytes whole = Encoded(kFlac);
+  Bytes file = whole;
+  file[21] &= 0xf0;
+  for (size_t i = 22; i < 26; ++i) file[i] = 0;
+  ExpectSame(file, whole);
+  ExpectSame(Join({Id3(30), file, Zeros(30), ApeTag(Ape::kFooter)}), whole);
+  const auto seen = ReadAudioFile(Span(file));
+  ASSERT_TRUE(seen.ok()) << seen.status();
+  EXPECT_FALSE(seen->is_exact);
+  EXPECT_GE(seen->most_frames, 9000);
+  const size_t first = file.size() - seen->body.size();
+  for (size_t size = file.size() - 1; size > file.size() - 100; --size)
+    EXPECT_THAT(Refusal(Bytes(file.begin(), file.begin() + static_cast<long>(size))),
+                HasSubstr("cut off or damaged within the frame"));
+  for (size_t at = first; at < file.size(); at += 3) {
+    Bytes damaged = file;
+    damaged[at] ^= 0x10;
+    EXPECT_THAT(Refusal(damaged), HasSubstr("FLAC"));
+  }
+  file.resize(first);
+  EXPECT_THAT(Refusal(file), HasSubstr("FLAC holds no samples"));
 }
 
 TEST(AudioFile, TagsAndZerosBehindAnMp3AreLeftOut) {
