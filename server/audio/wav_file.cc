@@ -22,6 +22,11 @@ constexpr Known kKnown[] = {{kPcm, 8, WavSample::kWhole8},     {kPcm, 16, WavSam
 bool IsUnknownLength(uint32_t bytes) {
   return bytes >= 0xffff0000u || (bytes >= 0x7fff0000u && bytes <= 0x80000000u);
 }
+// The file's own length, where a program wrote a header without samples and never came back: that
+// of the header, which ends at `header_end`, or no length at all.
+bool IsLengthWithoutSamples(uint32_t bytes, size_t header_end) {
+  return bytes + size_t{8} <= header_end || IsUnknownLength(bytes);
+}
 
 absl::Status Damaged(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("WAV ", what));
@@ -40,20 +45,22 @@ absl::StatusOr<Format> ReadFormat(absl::Span<const uint8_t> chunk) {
     if (chunk.size() < 40) return Damaged("has a fmt chunk that is too short");
     format.tag = Little16(&chunk[24]);
   }
-  const uint32_t bits = format.bits;
+  // A whole number of fewer bits stands in the upper ones of as many bytes as it needs.
+  const uint32_t bits = format.tag == kPcm ? (format.bits + 7) / 8 * 8 : format.bits;
   const auto* const known = std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& k) {
     return k.tag == format.tag && k.bits == bits;
   });
   if (known == std::end(kKnown)) {
     return Damaged(absl::StrFormat(
-        "of coding 0x%04x with %d bits a sample is not read: PCM of 8, 16, 24 and 32 bits, floats "
-        "of 32 and 64, A-law and mu-law are; convert it",
-        format.tag, bits));
+        "of coding 0x%04x with %d bits a sample is not read: PCM of up to 32 bits, floats of 32 "
+        "and 64, A-law and mu-law are; convert it",
+        format.tag, format.bits));
   }
   format.sample = known->sample;
   if (format.channels == 0 || format.frame_bytes != format.channels * bits / 8) {
-    return Damaged(absl::StrCat("says ", format.channels, " channels of ", bits, " bits and ",
-                                format.frame_bytes, " bytes a frame, which do not fit together"));
+    return Damaged(absl::StrCat("says ", format.channels, " channels of ", format.bits,
+                                " bits and ", format.frame_bytes,
+                                " bytes a frame, which do not fit together"));
   }
   return format;
 }
@@ -85,7 +92,9 @@ absl::StatusOr<AudioFile> ReadWav(absl::Span<const uint8_t> bytes) {
     file.format = "WAV";
     file.rate = format.rate;
     file.channels = static_cast<int>(format.channels);
-    file.most_frames = static_cast<int64_t>(std::min<size_t>(promised, there) / format.frame_bytes);
+    const bool is_unfinished = promised == 0 && IsLengthWithoutSamples(Little32(&bytes[4]), at + 8);
+    const size_t length = is_unfinished ? there : std::min<size_t>(promised, there);
+    file.most_frames = static_cast<int64_t>(length / format.frame_bytes);
     file.is_exact = true;
     file.wav_sample = format.sample;
     file.body = bytes.subspan(at + 8, static_cast<size_t>(file.most_frames) * format.frame_bytes);

@@ -160,6 +160,41 @@ TEST(AudioFile, OtherDataBehindAnMp3IsLeftOutWhereItsTableSaysThatItIsWhole) {
   }
 }
 
+TEST(AudioFile, AWavThatWasNeverFinishedReachesToItsEnd) {
+  const Bytes whole = Encoded(kWav);
+  for (const uint32_t riff : {0u, 8u, 36u, 0xffffffffu}) {
+    Bytes wav = whole;
+    PutLittle(riff, 4, 4, &wav);
+    PutLittle(0, 4, 40, &wav);
+    ExpectSame(wav, whole);
+    wav.resize(44);
+    EXPECT_THAT(Refusal(wav), HasSubstr("WAV holds no samples"));
+  }
+  Bytes empty = whole;  // chunks may stand behind no samples
+  PutLittle(0, 4, 40, &empty);
+  EXPECT_THAT(Refusal(empty), HasSubstr("WAV holds no samples"));
+}
+
+TEST(AudioFile, WholeNumbersOfFewerBitsThanTheirBytesHave) {
+  const auto file = [](uint32_t bits, uint32_t bytes) {
+    Bytes wav = EncodedAudio(kWav, 16000, TestWaveform(6 * 50));
+    PutLittle(bytes, 2, 32, &wav);
+    PutLittle(bits, 2, 34, &wav);
+    return wav;
+  };
+  for (const auto& [bits, bytes] : {std::pair{20, 3}, {17, 3}, {12, 2}, {9, 2}, {4, 1}, {28, 4}}) {
+    const Bytes wav = file(static_cast<uint32_t>(bits), static_cast<uint32_t>(bytes));
+    const auto decoded = Decode(wav);
+    ASSERT_TRUE(decoded.ok()) << bits << " " << decoded.status();
+    EXPECT_EQ(*decoded, DecodedByLibsndfile(wav)) << bits;
+  }
+  // 24 bits in 4 bytes are whole numbers to some programs and floats to others.
+  EXPECT_THAT(Refusal(file(24, 4)), HasSubstr("24 bits and 4 bytes a frame"));
+  EXPECT_THAT(Refusal(file(20, 2)), HasSubstr("20 bits and 2 bytes a frame"));
+  EXPECT_THAT(Refusal(file(0, 2)), HasSubstr("with 0 bits a sample is not read"));
+  EXPECT_THAT(Refusal(file(40, 5)), HasSubstr("with 40 bits a sample is not read"));
+}
+
 TEST(AudioFile, TagsAndZerosBehindAnOggAreLeftOut) {
   for (const int format : {kVorbis, kOpus}) {
     const Bytes file = Encoded(format);

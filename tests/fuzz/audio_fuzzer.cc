@@ -84,7 +84,11 @@ void Run(Input input) {
 
 // A file as programs leave it: tags and zeros at both ends, and a length that is not filled in.
 std::string Dressed(std::string file) {
-  if (file.compare(0, 4, "fLaC") == 0) {
+  if (file.compare(0, 4, "RIFF") == 0) {
+    file.replace(4, 4, 4, '\0');
+    const size_t length = file.find("data") + 4;
+    if (length + 4 <= file.size()) file.replace(length, 4, 4, '\0');
+  } else if (file.compare(0, 4, "fLaC") == 0) {
     file[21] = static_cast<char>(file[21] & 0xf0);
     file.replace(22, 4, 4, '\0');
   }
