@@ -106,7 +106,7 @@ void AddSpecs(const std::vector<FieldSpec>& fields, Digest* digest) {
 }  // namespace
 
 KeptForm KeptFormOf(CacheKind kind, const Dataset& dataset, const Plan& plan) {
-  constexpr int kVersion = 2;  // of this file's layout
+  constexpr int kVersion = 3;  // of what is kept: its layout, and what decoders make of a file
   KeptForm form;
   if (kind == CacheKind::kDecoded) {
     form.digest = plan.prefix().digest;

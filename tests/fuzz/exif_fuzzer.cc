@@ -1,6 +1,7 @@
 // Any bytes as a JPEG's markers and as the TIFF structure of its EXIF data: an orientation of 1..8
 // comes out, the same whichever way it is read.
 // LIBS: feedwater_codec
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/codec/jpeg/markers.h"
 #include "tests/fuzz/fuzzer.h"
@@ -47,13 +48,13 @@ std::vector<std::string> Seeds() {
       return text;
     };
     for (uint32_t orientation = 0; orientation <= 9; ++orientation) {
-      const std::string other = number(0x10f, 2) + number(2, 2) + number(9, 4) + number(38, 4);
       for (const int bytes : {1, 2, 4}) {  // types 1, 3 and 4
+        const std::string other = number(0x10f, 2) + number(2, 2) + number(9, 4) + number(38, 4);
         const std::string entry = number(0x112, 2) + number(bytes == 1 ? 1 : 2 + bytes / 2, 2) +
                                   number(1, 4) + number(orientation, bytes) +
                                   std::string(static_cast<size_t>(4 - bytes), '\0');
-        seeds.push_back((little ? "II" : "MM") + number(42, 2) + number(8, 4) + number(2, 2) +
-                        other + entry + number(0, 4) + "feedwater");
+        seeds.push_back(absl::StrCat(little ? "II" : "MM", number(42, 2), number(8, 4),
+                                     number(2, 2), other, entry, number(0, 4), "feedwater"));
       }
     }
     seeds.push_back(Around(seeds.back()));
