@@ -13,9 +13,29 @@
 #include "server/base/atomic_file.h"
 #include "server/base/escape.h"
 #include "server/base/units.h"
+#include "server/source/field_reader.h"
 
 namespace feedwater::cli {
 namespace {
+
+// Where the rest of a graph would not give what the whole gives.
+constexpr const char* kCure = "cure: `cache: {kind: decoded}`, which needs no shards";
+
+// The fields as whoever reads the shards finds them: an array of three axes that looks like an
+// image is one then, and not all ops take that.
+std::vector<server::FieldSpec> AsRead(std::vector<server::FieldSpec> fields) {
+  for (server::FieldSpec& field : fields) {
+    if (field.spec.layout != server::Layout::kPlain || field.spec.shape.size() != 3) continue;
+    server::FieldRequest request;
+    request.name = request.from = field.name;
+    request.dtype = field.spec.dtype;
+    request.shape = field.spec.shape;
+    const auto reader = server::FieldReader::Create(
+        {request}, {server::ColumnSpec::Bytes(field.name)}, "the shards");
+    if (reader.ok()) field.spec.layout = reader->fields()[0].spec.layout;
+  }
+  return fields;
+}
 
 class Materialize {
  public:
@@ -28,7 +48,7 @@ class Materialize {
     FW_ASSIGN_OR_RETURN(ConversionWork work,
                         MaterializeWork(conversion_, shard_bytes, &continuation_));
     // Before anything is written.
-    FW_RETURN_IF_ERROR(Plan("dataset: {format: webdataset, root: r}\n", work.fields));
+    FW_RETURN_IF_ERROR(Plan("dataset: {format: webdataset, root: r}\n", AsRead(work.fields)));
     SayWhatIsDone(work);
     FW_RETURN_IF_ERROR(conversion_.Run(std::move(work)));
     FW_RETURN_IF_ERROR(Plan(conversion_.section().text(), conversion_.written().fields()));
@@ -50,11 +70,16 @@ class Materialize {
     FW_ASSIGN_OR_RETURN(
         const server::PipelineSpec spec,
         server::ParsePipeline(PipelineText(dataset), kPipelineFile, source.caps, &files));
-    FW_ASSIGN_OR_RETURN(
-        const std::shared_ptr<const server::Plan> plan,
-        server::Plan::Create(spec, fields,
-                             static_cast<int64_t>(conversion_.local().dataset().classes().size())));
-    const std::vector<server::FieldSpec>&now = plan->outputs(),
+    const absl::StatusOr<std::shared_ptr<const server::Plan>> plan = server::Plan::Create(
+        spec, fields, static_cast<int64_t>(conversion_.local().dataset().classes().size()));
+    if (!plan.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the rest of the graph, over tar shards of what was made before it: ",
+                       plan.status().message(), "; ", kCure));
+    }
+    if (const absl::Status same = server::CheckContinues(source, spec); !same.ok())
+      return absl::InvalidArgumentError(absl::StrCat(same.message(), "; ", kCure));
+    const std::vector<server::FieldSpec>&now = (*plan)->outputs(),
           &was = conversion_.local().plan().outputs();
     bool is_same = now.size() == was.size();
     for (size_t i = 0; is_same && i < now.size(); ++i) {
@@ -62,9 +87,10 @@ class Materialize {
                 now[i].spec.shape == was[i].spec.shape && now[i].max_rows == was[i].max_rows;
     }
     if (is_same) return absl::OkStatus();
-    return absl::InvalidArgumentError(
+    return absl::InvalidArgumentError(absl::StrCat(
         "the rest of the graph, over tar shards of what was made before it, has other outputs than "
-        "the pipeline; cure: `cache: {kind: decoded}`, which needs no shards");
+        "the pipeline; ",
+        kCure));
   }
 
   void SayWhatIsDone(const ConversionWork& work) const {

@@ -1,14 +1,17 @@
 #include "server/graph/continuation.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "server/base/schema.h"
 #include "server/base/yaml.h"
 #include "server/base/yaml_word.h"
 #include "server/graph/dataflow.h"
+#include "server/graph/digest.h"
 #include "server/graph/inner_ops.h"
 #include "server/graph/op_spec.h"
 #include "server/graph/prefix.h"
@@ -49,8 +52,13 @@ std::string FlowText(const YamlNode& node) {
 
 class Continuing {
  public:
-  Continuing(const PipelineSpec& spec, const Dataflow& flow, const Prefix& prefix)
-      : spec_(spec), flow_(flow), prefix_(prefix), names_(flow.values.size()) {
+  // `batch_ops`: how many of the ops on batches stand in `graph`.
+  Continuing(const PipelineSpec& spec, const Dataflow& flow, const Prefix& prefix, size_t batch_ops)
+      : spec_(spec),
+        flow_(flow),
+        prefix_(prefix),
+        batch_ops_(batch_ops),
+        names_(flow.values.size()) {
     for (size_t i = 0; i < flow.nodes.size(); ++i) {
       if (flow.nodes[i].is_live && !prefix.nodes[i]) rest_.push_back(static_cast<int>(i));
     }
@@ -65,33 +73,67 @@ class Continuing {
 
   const std::string& name(int value) const { return names_[value]; }
 
+  // What is left of the ops on samples.
   std::string Graph() const {
     if (rest_.empty()) return "";
     std::string text = "graph:\n";
     for (size_t place = 0; place < rest_.size(); ++place) {
       const Node& node = flow_.nodes[rest_[place]];
-      const auto list = [this](const std::vector<int>& values) {
-        return absl::StrCat("[",
-                            absl::StrJoin(values, ", ",
-                                          [this](std::string* out, int value) {
-                                            absl::StrAppend(out, names_[value]);
-                                          }),
-                            "]");
-      };
-      absl::StrAppend(&text, "  - ", node.entry->name, ": {in: ", list(node.in),
-                      ", out: ", list(node.out));
+      std::string draws_as;
       if (node.entry->randomness == Randomness::kPerSample && node.draws_as != place)
-        absl::StrAppend(&text, ", ", kDrawsAs, ": ", node.draws_as);
+        draws_as = absl::StrCat(", ", kDrawsAs, ": ", node.draws_as);
       YamlNode params = spec_.graph[node.instance].params;
       if (node.entry->is_combinator()) RenameInnerFields(NewNames(node), &params);
-      for (const auto& [key, value] : params.entries)
-        absl::StrAppend(&text, ", ", FlowText(key), ": ", FlowText(value));
-      absl::StrAppend(&text, "}\n");
+      absl::StrAppend(
+          &text, "  - ",
+          OpText(node.entry->name, NamesOf(node.in), NamesOf(node.out), draws_as, params), "\n");
     }
     return text;
   }
 
+  // Ops of `graph` that run on batches stand before those of `batch: graph`, as they did. All of
+  // them: their draws are keyed by their places among each other. `batch`: the source's; may be
+  // null.
+  std::string Batch(const YamlNode* batch) const {
+    std::vector<std::string> keys, ops;
+    for (size_t i = 0; i < batch_ops_; ++i) {
+      const OpSpec& op = spec_.batch_graph[i];
+      ops.push_back(absl::StrCat("{", OpText(op.name, op.in, op.out, "", op.params), "}"));
+    }
+    for (size_t i = 0; batch != nullptr && i < batch->entries.size(); ++i) {
+      const auto& [key, value] = batch->entries[i];
+      if (key.scalar != "graph") {
+        keys.push_back(absl::StrCat(FlowText(key), ": ", FlowText(value)));
+        continue;
+      }
+      for (const YamlNode& op : value.items) ops.push_back(FlowText(op));
+    }
+    if (!ops.empty()) keys.push_back(absl::StrCat("graph: [", absl::StrJoin(ops, ", "), "]"));
+    return keys.empty() ? "" : absl::StrCat("batch: {", absl::StrJoin(keys, ", "), "}\n");
+  }
+
  private:
+  static std::string OpText(const std::string& name, const std::vector<std::string>& in,
+                            const std::vector<std::string>& out, const std::string& draws_as,
+                            const YamlNode& params) {
+    const auto list = [](const std::vector<std::string>& names) {
+      return absl::StrJoin(names, ", ", [](std::string* to, const std::string& one) {
+        absl::StrAppend(to, YamlWord(one));
+      });
+    };
+    std::string text =
+        absl::StrCat(name, ": {in: [", list(in), "], out: [", list(out), "]", draws_as);
+    for (const auto& [key, value] : params.entries)
+      absl::StrAppend(&text, ", ", FlowText(key), ": ", FlowText(value));
+    return text + "}";
+  }
+
+  std::vector<std::string> NamesOf(const std::vector<int>& values) const {
+    std::vector<std::string> names;
+    for (const int value : values) names.push_back(names_[value]);
+    return names;
+  }
+
   // Of what an op reads, the names in the file and those that they get.
   std::vector<std::pair<std::string, std::string>> NewNames(const Node& node) const {
     std::vector<std::pair<std::string, std::string>> names;
@@ -144,9 +186,20 @@ class Continuing {
   const PipelineSpec& spec_;
   const Dataflow& flow_;
   const Prefix& prefix_;
+  const size_t batch_ops_;
   std::vector<std::string> names_;  // by value
   std::vector<int> rest_;           // nodes, in their order
 };
+
+// How many of the ops on batches stand in `graph`: all that are not in `batch: graph`, which come
+// behind them.
+absl::StatusOr<size_t> BatchOpsOfGraph(const PipelineSpec& spec, const YamlNode& root) {
+  const YamlNode* const batch = root.Find("batch");
+  const YamlNode* const list = batch != nullptr && batch->is_map() ? batch->Find("graph") : nullptr;
+  if (list == nullptr) return spec.batch_graph.size();
+  FW_ASSIGN_OR_RETURN(const std::vector<OpSpec> others, ReadOps(*list, /*is_batch=*/true));
+  return spec.batch_graph.size() - others.size();
+}
 
 // Why nothing of the graph can be done once.
 absl::Status NothingToDo(const PipelineSpec& spec, const Dataflow& flow) {
@@ -188,22 +241,57 @@ absl::StatusOr<Continuation> ContinuationOf(const PipelineSpec& spec,
     if (prefix.nodes[i]) continuation.ops.push_back(flow.nodes[i].entry->name);
   }
   if (continuation.ops.empty()) return NothingToDo(spec, flow);
-  Continuing continuing(spec, flow, prefix);
+  FW_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(spec.text, spec.file_name));
+  FW_ASSIGN_OR_RETURN(const size_t batch_ops, BatchOpsOfGraph(spec, root));
+  Continuing continuing(spec, flow, prefix, batch_ops);
   continuing.NameValues();
   for (const int value : prefix.kept) {
     continuation.fields.push_back({continuing.name(value), flow.values[value].spec, ""});
     continuation.sources.push_back(flow.values[value].source);
   }
-  FW_ASSIGN_OR_RETURN(const YamlNode root, ParseYaml(spec.text, spec.file_name));
   for (const auto& [key, value] : root.entries) {
     if (key.scalar == "version" || key.scalar == "dataset") continue;
     if (key.scalar == "graph") {
       continuation.rest += continuing.Graph();
+    } else if (key.scalar == "batch") {
+      continuation.rest += continuing.Batch(&value);
     } else if (value.kind != YamlNode::Kind::kNull) {
       absl::StrAppend(&continuation.rest, key.scalar, ": ", FlowText(value), "\n");
     }
   }
+  if (root.Find("batch") == nullptr) continuation.rest += continuing.Batch(nullptr);
   return continuation;
+}
+
+namespace {
+
+// All but the ops on samples that decides an epoch's bytes, line by line.
+absl::StatusOr<std::vector<std::string>> LinesBehindSamples(PipelineSpec spec) {
+  std::string places;
+  for (size_t i = 0; i < spec.batch_graph.size(); ++i) {
+    OpSpec& op = spec.batch_graph[i];
+    absl::StrAppend(&places, " ", op.batch_place.value_or(i));
+    op.draws_as = static_cast<uint32_t>(i);  // says nothing of an op on batches
+  }
+  FW_ASSIGN_OR_RETURN(const std::string behind, CanonicalBehindSamples(spec));
+  const std::string text =
+      absl::StrCat("sampler ", SamplerText(spec.sampler), " seed=", spec.sampler.seed,
+                   "\nbatch size ", spec.batch_size, "\n", behind, "max_bad_fraction ",
+                   ParamType<double>::Text(spec.max_bad_fraction), "\nbatch ops' draws by", places);
+  return std::vector<std::string>(absl::StrSplit(text, '\n'));
+}
+
+}  // namespace
+
+absl::Status CheckContinues(const PipelineSpec& source, const PipelineSpec& rest) {
+  FW_ASSIGN_OR_RETURN(std::vector<std::string> was, LinesBehindSamples(source));
+  FW_ASSIGN_OR_RETURN(std::vector<std::string> now, LinesBehindSamples(rest));
+  was.resize(std::max(was.size(), now.size()), "nothing");
+  now.resize(was.size(), "nothing");
+  const auto [before, after] = std::mismatch(was.begin(), was.end(), now.begin());
+  if (before == was.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the rest of the pipeline would have '", *after,
+                                                 "' in place of '", *before, "'"));
 }
 
 }  // namespace feedwater::server

@@ -28,4 +28,9 @@ struct Continuation {
 absl::StatusOr<Continuation> ContinuationOf(const PipelineSpec& spec,
                                             const std::vector<FieldSpec>& fields, int64_t classes);
 
+// Whether `rest`, which was read from a continuation of `source`, has what stands around the ops on
+// samples as it was there: the order, ops on batches with what their draws are keyed by, outputs,
+// limits. InvalidArgument that names the first thing that differs.
+absl::Status CheckContinues(const PipelineSpec& source, const PipelineSpec& rest);
+
 }  // namespace feedwater::server

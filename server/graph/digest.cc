@@ -102,6 +102,12 @@ absl::StatusOr<std::string> CanonicalPipeline(const PipelineSpec& spec) {
   }
   absl::StrAppend(&text, "\nsampler ", SamplerText(spec.sampler), "\n");
   FW_RETURN_IF_ERROR(AppendOps("op", spec.graph, &text));
+  FW_ASSIGN_OR_RETURN(const std::string behind, CanonicalBehindSamples(spec));
+  return text + behind;
+}
+
+absl::StatusOr<std::string> CanonicalBehindSamples(const PipelineSpec& spec) {
+  std::string text;
   FW_RETURN_IF_ERROR(AppendOps("batch op", spec.batch_graph, &text));
   absl::StrAppend(
       &text, "outputs ",

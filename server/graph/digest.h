@@ -13,6 +13,9 @@ namespace feedwater::server {
 // The text that is hashed; for tests and for finding out why two digests differ. REQUIRES: ops
 // known and checked.
 absl::StatusOr<std::string> CanonicalPipeline(const PipelineSpec& spec);
+// The part of that text that stands behind the ops on samples: ops on batches in their order, which
+// numbers their draws, outputs, and what makes a sample bad.
+absl::StatusOr<std::string> CanonicalBehindSamples(const PipelineSpec& spec);
 // Stands behind an op's parameters where several fields move together: masks among them, which once
 // were resampled like images, are nearest.
 std::string JointText(const OpEntry& op, size_t inputs);

@@ -167,6 +167,49 @@ def test_batch_ops_go_on(daemon):
     check_same_samples(daemon, graph, batch=batch, outputs="[image, label]")
 
 
+def stripe(image, rng):
+    """Change a batch by draws of its own."""
+    image[:, rng.integers(image.shape[1])] = rng.integers(256, dtype=np.uint8)
+    return image
+
+
+@pytest.mark.parametrize("behind", ["", TRAIN[TRAIN.index("  - random_crop") :]])
+def test_own_ops_on_batches_go_on_and_so_do_draws_behind_them(daemon, behind):
+    """`batch: true` moves an op behind `graph:`, and mixup's draws are keyed by its place."""
+    graph = (
+        "  - decode: {in: data, out: image}\n  - resize: {in: image, size: [16, 16]}\n"
+        + behind.partition("  - normalize")[0]
+        + "  - python: {name: stripe, in: image, out: image, random: true, batch: true}\n"
+    )
+    batch = "{size: 6, graph: [{mixup: {in: [image, label], alpha: 0.4}}]}"
+    daemon.start()
+    with feedwater.serve_op("stripe", stripe, workers=1, address=daemon.address):
+        document = check_same_samples(daemon, graph, batch=batch, outputs="[image, label]")
+    assert document["ops"] == ["decode", "resize"]
+    text = (daemon.data / "made/pipeline.yaml").read_text()
+    assert "python: {in: [image], out: [image], name: stripe" in text
+
+
+def test_views_combinators_limits_and_rules_go_on(daemon):
+    graph = (
+        "  - decode: {in: data, out: image}\n  - resize: {in: image, size: [20, 24]}\n"
+        '  - random_resized_crop: {in: image, out: "view_{0..3}", size: [12, 12]}\n'
+        '  - random_horizontal_flip: {in: "view_{0..3}", draws_as: 40}\n'
+        "  - one_of: {in: [view_1], ops: [{random_invert: {p: 0.5}}, grayscale]}\n"
+        "  - apply: {in: [view_2], p: 0.5, ops: [{color_jitter: {brightness: 0.4}}]}\n"
+        "  - normalize: {in: view_3, mean: [120], std: [60]}\n"
+    )
+    check_same_samples(
+        daemon, graph,
+        outputs="[\"view_{0..3}\", label, sample_id, is_real, position]",
+        sampler="{shuffle: full, seed: 5, last: pad}",
+        batch="{size: 8, graph: [{cutmix: {in: [view_0, label], out: [view_0, soft]}}]}",
+        limits="{max_pixels: 100000, max_decode_ms: 5000, max_sample_ms: 20000}",
+        cache="{kind: decoded, ram: 16MiB}",
+        on_bad_sample="skip_with_count", max_bad_fraction="0.5",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("policy", ["substitute", "skip_with_count"])
 def test_bad_records_stay_bad_and_are_replaced_alike(daemon, policy):
     files = sorted((daemon.data / "pictures").rglob("*.png"))
@@ -274,6 +317,22 @@ def test_another_graph_or_command_is_refused_in_the_same_folder(train):
     (train.pipelines / "train.yaml").write_text(pipeline(TRAIN.replace("p: 0.5", "p: 0.25")))
     assert materialized(train)["kept_shards"] == 1
     assert "p: 0.25" in (train.data / "made/pipeline.yaml").read_text()
+
+
+def test_a_rest_that_cannot_read_what_is_stored_is_refused_before_anything_is_written(project):
+    """A spectrogram of one channel looks like an image in a shard, and no op on it takes one."""
+    (project.data / "sounds").mkdir()
+    np.save(project.data / "sounds/x.npy", np.ones((3, 1, 4000), np.float32))
+    dataset = "dataset: {format: npy, root: data, path: sounds, fields: {audio: x.npy}}\n"
+    graph = (
+        "  - mel_spectrogram: {sample_rate: 16000, n_mels: 20}\n"
+        "  - time_masking: {time_mask_param: 4}\n"
+    )
+    (project.pipelines / "train.yaml").write_text(pipeline(graph, dataset, outputs="[mel]"))
+    result = materialize(project)
+    assert result.status == 2, result
+    assert "time_masking" in result.err and "kind: decoded" in result.err
+    assert not (project.data / "made").exists()
 
 
 def test_a_mix_is_refused(project):
