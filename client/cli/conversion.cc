@@ -15,6 +15,7 @@
 #include "client/cli/interrupt.h"
 #include "client/cli/json_text.h"
 #include "client/cli/progress.h"
+#include "client/cli/source_files.h"
 #include "server/base/clock.h"
 #include "server/base/escape.h"
 #include "server/base/units.h"
@@ -235,9 +236,28 @@ absl::Status Conversion::OpenFolder() {
   return absl::OkStatus();
 }
 
+// The index of a dataset with a record a file does not know when each of them was written: those of
+// whole shards are looked at again.
+absl::Status Conversion::LookAtSources() {
+  const WritingOrder order(local_.dataset().size(), work_.maker.shuffle);
+  FW_ASSIGN_OR_RETURN(const std::string changed,
+                      FindChangedSource(local_, *journal_, order, Jobs(), command_));
+  if (changed.empty()) return absl::OkStatus();
+  if (journal_->next_position() < local_.dataset().size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(changed, ": what is missing would be of another state. Cure: another folder, ",
+                     "or rm -r ", folder_, ", and run the command again"));
+  }
+  absl::StrAppend(&note_, note_.empty() ? "" : "; ", changed,
+                  ": the shards stay as they are, and `feedwater verify PIPELINE --against ",
+                  folder_, "` compares them with what the files hold now");
+  return absl::OkStatus();
+}
+
 absl::Status Conversion::Run(ConversionWork work) {
   work_ = std::move(work);
   FW_RETURN_IF_ERROR(OpenFolder());
+  FW_RETURN_IF_ERROR(LookAtSources());
   kept_shards_ = static_cast<int64_t>(journal_->shards().size());
   if (!note_.empty()) std::cerr << "feedwater: " << server::Escaped(note_) << "\n";
   if (kept_shards_ > 0) {

@@ -69,6 +69,7 @@ class Conversion {
  private:
   absl::Status CheckOutIsElsewhere() const;
   absl::Status OpenFolder();
+  absl::Status LookAtSources();
   absl::StatusOr<std::unique_ptr<ShardComparison>> CompareAll();
   absl::Status Explain(const absl::Status& status) const;
   std::string CureOfChange() const;

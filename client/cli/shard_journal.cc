@@ -27,9 +27,15 @@ using json = nlohmann::ordered_json;
 
 constexpr const char* kJournal = ".convert.json";
 constexpr const char* kBadFile = "bad_records.jsonl";
-constexpr const char* kIdentity = "files";  // of the dataset; not in journals of earlier versions
+// Of the dataset, and of a shard; not in journals of earlier versions.
+constexpr const char* kIdentity = "files";
 constexpr int64_t kVersion = 1;
 constexpr size_t kMaxJournalBytes = 256 << 20;
+
+std::string TextOf(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
 
 int64_t NumberOf(const json& object, const char* key) {
   const auto found = object.find(key);
@@ -200,8 +206,7 @@ absl::Status ShardJournal::Read(std::string* note) {
   const absl::Status damaged = Damaged(folder_);
   FW_ASSIGN_OR_RETURN(const json document, ReadDocument(folder_));
   FW_RETURN_IF_ERROR(CompareMakings(folder_, document["made_from"], made_from_));
-  if (const auto found = document.find(kIdentity); found != document.end() && found->is_string())
-    identity_ = found->get<std::string>();
+  identity_ = TextOf(document, kIdentity);
   for (const json& entry : document["shards"]) {
     Shard shard;
     if (!entry.is_object()) return damaged;
@@ -209,6 +214,7 @@ absl::Status ShardJournal::Read(std::string* note) {
     shard.positions = NumberOf(entry, "positions");
     shard.records = NumberOf(entry, "records");
     shard.bytes = NumberOf(entry, "bytes");
+    shard.files = TextOf(entry, kIdentity);
     const int64_t bad_count = NumberOf(entry, "bad"), bad_end = NumberOf(entry, "bad_bytes");
     if (shard.first != next_position() || shard.records < 1 || shard.positions < shard.records ||
         shard.bytes < 0 || bad_count < bad_ || bad_end < bad_bytes_ || !entry.contains("kinds") ||
@@ -266,6 +272,7 @@ absl::Status ShardJournal::Save() const {
                       {"bad", bad_counts_[i]},
                       {"bad_bytes", bad_ends_[i]},
                       {"kinds", shard.kinds}});
+    if (!shard.files.empty()) shards.back()[kIdentity] = shard.files;
   }
   json document = {{"version", kVersion}, {"made_from", made_from_}};
   if (!identity_.empty()) document[kIdentity] = identity_;

@@ -24,6 +24,7 @@ struct Shard {
   int64_t records = 0;    // that are in it
   int64_t bytes = 0;
   std::vector<ImageKinds> kinds;  // by field
+  std::string files;              // of its records (ShardState); "": it is not known
 };
 
 struct BadRecord {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/cli/progress.h"
+#include "client/cli/source_files.h"
 #include "server/base/atomic_file.h"
 #include "server/base/mutex.h"
 #include "server/base/no_throw.h"
@@ -21,7 +22,6 @@
 #include "server/base/thread.h"
 #include "server/base/units.h"
 #include "server/graph/verified_record.h"
-#include "server/sampler/permutation.h"
 #include "server/source/tar_index.h"
 #include "server/source/tar_writer.h"
 
@@ -43,6 +43,7 @@ struct Item {
   size_t begin = 0, bytes = 0;    // of its members in the chunk's
   std::vector<ImageKinds> kinds;  // by field
   std::optional<BadRecord> bad;   // then there is no more
+  uint64_t source = 0;            // SourceFiles::StateOf
 };
 
 struct Chunk {
@@ -64,12 +65,8 @@ class Chunks {
       : maker_(maker),
         dataset_(maker.local->dataset()),
         key_digits_(KeyDigits(dataset_.size())),
-        next_position_(first_position) {
-    if (maker.shuffle) {
-      order_.emplace(dataset_.size(), server::EpochKey(*maker.shuffle, /*epoch=*/0),
-                     server::ShuffleUse::kRecords);
-    }
-  }
+        order_(dataset_.size(), maker.shuffle),
+        next_position_(first_position) {}
   // Fewer threads than asked for do as well; an error where there is none to be had. Once.
   absl::Status Start() {
     while (threads_.size() < maker_.jobs) {
@@ -116,6 +113,7 @@ class Chunks {
   // A thread's own.
   struct Room {
     std::unique_ptr<ValueMaker> values;
+    SourceFiles files;
     server::Record parsed;
   };
 
@@ -130,8 +128,8 @@ class Chunks {
   absl::Status WorkUntilDone() {
     FW_ASSIGN_OR_RETURN(const std::unique_ptr<server::RecordReader> reader,
                         maker_.local->NewReader());
-    Room room;
-    FW_ASSIGN_OR_RETURN(room.values, maker_.new_values());
+    FW_ASSIGN_OR_RETURN(std::unique_ptr<ValueMaker> values, maker_.new_values());
+    Room room{std::move(values), SourceFiles(*maker_.local), {}};
     std::array<server::RecordBytes, ShardMaker::kMostChunkRecords> bytes;
     while (Chunk* chunk = Take()) {
       // Most often what is written is as long, and each of its members has a header.
@@ -178,9 +176,10 @@ class Chunks {
         return absl::OkStatus();
       });
     }
-    if (status.ok()) return status;
     if (server::TellsOfTheMachine(status, bytes))
       return server::Annotate(status, absl::StrCat("record ", bytes.record()));
+    FW_ASSIGN_OR_RETURN(item->source, room.files.StateOf(bytes.record(), SourceFiles::Of::kJob));
+    if (status.ok()) return status;
     const server::RecordPlace place = PlaceOf(dataset_, bytes.record());
     members->resize(item->begin);
     item->kinds.assign(maker_.members->fields(), 0);
@@ -214,7 +213,7 @@ class Chunks {
     while (next_position_ < dataset_.size() && chunk->items.size() < maker_.chunk_records &&
            bytes < kChunkBytes) {
       Item item;
-      item.record = order_ ? order_->At(next_position_) : next_position_;
+      item.record = order_.At(next_position_);
       ++next_position_;
       extents_.clear();
       dataset_.Extents(item.record, &extents_);
@@ -252,7 +251,7 @@ class Chunks {
   const ShardMaker& maker_;
   const server::Dataset& dataset_;
   const int key_digits_;
-  std::optional<server::Permutation> order_;
+  const WritingOrder order_;
   std::vector<std::thread> threads_;
 
   server::Mutex mu_;
@@ -348,9 +347,15 @@ class Writer {
       item_ = &chunk_->items[next_item_];
       if (!item_->bad || item_->bytes > 0) return absl::OkStatus();
       bad_.push_back(*std::move(item_->bad));
-      ++next_item_;
-      ++position_;
+      Pass();
     }
+  }
+
+  // The record at hand has been dealt with.
+  void Pass() {
+    source_.Add(item_->source);
+    ++next_item_;
+    ++position_;
   }
 
   absl::Status WriteShard() {
@@ -366,6 +371,7 @@ class Writer {
     FW_RETURN_IF_ERROR(server::WriteFileAtomically(absl::StrCat(path, server::TarIndex::kSuffix),
                                                    {index_.Text()}, 0666));
     shard.positions = position_ - shard.first;
+    shard.files = std::exchange(source_, {}).Text();
     return journal_->Add(std::move(shard), std::exchange(bad_, {}));
   }
 
@@ -388,8 +394,7 @@ class Writer {
       written_ += padding + bytes;
       ++shard->records;
       if (item_->bad) bad_.push_back(*std::move(item_->bad));
-      ++next_item_;
-      ++position_;
+      Pass();
       FW_RETURN_IF_ERROR(SkipBad());
     }
     server::AppendTarEnd(file.buffer());
@@ -411,6 +416,7 @@ class Writer {
   const int64_t records_, before_;
   int64_t position_, written_ = 0;
   std::vector<BadRecord> bad_;  // since the last whole shard
+  ShardState source_;           // the same
   server::TarIndex index_;      // of the shard that is being written
   std::unique_ptr<Chunk> chunk_;
   size_t next_item_ = 0;

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from command_line import run
 from conversions import GRAPH, records
+from pictures import pixels, png
 
 FILES, ORDINARY, EMPTY = 3000, 1, 4
 
@@ -102,6 +103,8 @@ def test_a_run_goes_on_only_over_the_files_that_it_began_with(project):
     journal = out / ".convert.json"
     document = json.loads(journal.read_text())
     del document["files"]
+    for shard in document["shards"]:
+        del shard["files"]
     journal.write_text(json.dumps(document))
     assert run(*command).status == 0
 
@@ -125,3 +128,123 @@ def test_a_comparison_refuses_a_source_that_has_grown(photos):
     grow(photos, ORDINARY)
     result = run("verify", "photos", "--against", out, "--config", photos.config)
     expect_refused(photos, result, ORDINARY, 2000, 1000)
+
+
+# Each rewritten in place, with as many bytes, in a folder whose digest looks at neither.
+EARLY, LATE = 1, 2995
+
+
+@pytest.fixture
+def begun(photos):
+    """Shards of which the last one is missing, as after a kill, and the command that goes on."""
+    out = photos.data / "shards"
+    command = ("convert", "photos", out, "--config", photos.config, "--shard-bytes", "1MiB",
+               "--allow-bad", 1)  # fmt: skip
+    assert run(*command).status == 0
+    assert len(list(out.glob("*.tar"))) > 3
+    sorted(out.glob("*.tar"))[-1].unlink()
+    return photos, out, command
+
+
+def is_looked_at(number: int) -> bool:
+    """Return whether the digest has bytes of the file: one of 1,024 places lies in it."""
+    total = 1000 * (FILES - 1)
+    first = 1000 * (number - (number > EMPTY))
+    return any(first <= total * k // 1024 < first + 1000 for k in range(1024))
+
+
+def rewrite(project, number: int) -> None:
+    assert not is_looked_at(number)
+    with file(project, number).open("r+b") as kept:
+        kept.write(b"\2" * 1000)
+
+
+@pytest.mark.parametrize("shuffle", [[], ["--shuffle", "3"]])
+def test_a_run_does_not_go_on_behind_shards_of_images_that_were_written_since(begun, shuffle):
+    project, out, command = begun
+    if shuffle:
+        shutil.rmtree(out)
+        command = (*command, *shuffle)
+        assert run(*command).status == 0
+        sorted(out.glob("*.tar"))[-1].unlink()
+        early = next(n for n in records(out) if n != EMPTY and not is_looked_at(n))
+    else:
+        early = EARLY
+    names = [path.name for path in out.glob("*.tar")]
+    assert run("index", "photos", "--config", project.config).status == 0
+    rewrite(project, early)
+    rewrite(project, LATE)
+    result = run(*command)
+    assert result.status == 1, result
+    assert "photos-000000.tar" in result.err and "has changed since" in result.err
+    assert str(file(project, early)) in result.err and f"rm -r {out}" in result.err
+    assert sorted(path.name for path in out.glob("*.tar")) == sorted(names)
+    shutil.rmtree(out)
+    assert run(*command, "--verify").status == 0
+    assert b"\2" * 1000 in records(out)[early].values()
+
+
+def test_a_run_goes_on_where_only_images_that_are_still_to_come_were_written(begun):
+    project, out, command = begun
+    rewrite(project, LATE)
+    result = run(*command, "--verify", "--json")
+    assert result.status == 0 and "changed" not in result.err, result
+    assert result.document["kept_shards"] == result.document["shards"] - 1
+    assert b"\2" * 1000 in records(out)[LATE].values()
+
+
+def test_a_whole_folder_says_as_long_as_it_is_so_that_its_source_has_changed(begun):
+    project, out, command = begun
+    assert run(*command).status == 0
+    rewrite(project, EARLY)
+    for _ in range(2):
+        result = run(*command)
+        assert result.status == 0, result
+        assert str(file(project, EARLY)) in result.err and "--against" in result.err
+    assert run("verify", "photos", "--against", out, "--config", project.config).status == 1
+    sorted(out.glob("*.tar"))[-1].unlink()
+    assert run(*command).status == 1
+
+
+def test_shards_of_an_earlier_version_do_not_say_what_files_they_are_of(begun):
+    project, out, command = begun
+    journal = out / ".convert.json"
+    document = json.loads(journal.read_text())
+    assert all(shard.pop("files") for shard in document["shards"])
+    journal.write_text(json.dumps(document))
+    rewrite(project, EARLY)
+    assert run(*command).status == 0
+    assert [("files" in shard) for shard in json.loads(journal.read_text())["shards"]] == [
+        *[False] * (len(document["shards"]) - 1), True,
+    ]  # fmt: skip
+
+
+def test_materialize_does_not_go_on_either(project):
+    folder = project.data / "pictures/cat"
+    folder.mkdir(parents=True)
+    for number in range(FILES):
+        (folder / f"{number:04}.png").write_bytes(png(pixels(number)))
+    project.pipeline("photos", GRAPH)
+    out = project.data / "made"
+    command = ("materialize", "photos", out, "--config", project.config, "--shard-bytes", "1MiB")
+    assert run(*command).status == 0
+    sorted(out.glob("*.tar"))[-1].unlink()
+    # Other rights are another change of the file, whoever made it.
+    (folder / f"{EARLY:04}.png").chmod(0o600)
+    result = run(*command)
+    assert result.status == 1, result
+    assert f"{EARLY:04}.png" in result.err and "another folder" in result.err
+
+
+def test_a_small_folder_is_known_by_its_bytes_alone(project):
+    project.pictures("pictures", 60)
+    project.pipeline("photos", GRAPH)
+    out = project.data / "shards"
+    command = ("convert", "photos", out, "--config", project.config, "--shard-bytes", "64KiB")
+    assert run(*command).status == 0
+    sorted(out.glob("*.tar"))[-1].unlink()
+    for path in (project.data / "pictures").rglob("*.png"):
+        path.touch()
+    result = run(*command)
+    assert result.status == 0 and "changed" not in result.err, result
+    assert "files" not in (out / ".convert.json").read_text()
