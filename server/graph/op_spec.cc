@@ -166,6 +166,7 @@ absl::Status CheckDrawsDiffer(const std::vector<OpSpec>& specs) {
   std::vector<const OpSpec*> by_number(kMaxOps, nullptr);
   for (const OpSpec& spec : specs) {
     if (Registry<OpEntry>::Get().Find(spec.name)->randomness != Randomness::kPerSample) continue;
+    if (RunsOnBatches(spec)) continue;  // by its place among the ops on batches
     const OpSpec*& other = by_number[spec.draws_as];
     if (other != nullptr) {
       return PlaceOf(spec, kDrawsAs, 0)

@@ -216,6 +216,10 @@ TEST(PipelineSpec, AnOpsDrawsMayBeKeyedByAnotherNumberThanItsPlace) {
   const auto spelled_out =
       parse("- decode\n- random_crop: {size: 8, draws_as: 1}\n- random_horizontal_flip\n");
   EXPECT_EQ(spelled_out->digest, plain->digest);
+  // An op on batches draws by its place among those.
+  const auto behind = parse(
+      "- decode\n- random_crop: {size: 8, draws_as: 2}\n- python: {name: own, batch: true}\n");
+  EXPECT_TRUE(behind.ok()) << behind.status();
 
   for (const auto& [graph, message] : std::vector<std::pair<const char*, const char*>>{
            {"- decode: {draws_as: 3}\n",
