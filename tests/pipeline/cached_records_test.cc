@@ -300,8 +300,8 @@ TEST(CachedCoefficients, AreKeyedByWhatIsKeptAsCoefficients) {
   const auto pipeline = LoadPipeline(kYaml, dataset);
   const KeptForm bytes = KeptFormOf(CacheKind::kBytes, *dataset, *pipeline->plan);
   const KeptForm coefficients = KeptFormOf(CacheKind::kCoefficients, *dataset, *pipeline->plan);
-  EXPECT_THAT(bytes.name, ::testing::StartsWith("bytes-2-"));
-  EXPECT_THAT(coefficients.name, ::testing::StartsWith("coefficients-2-"));
+  EXPECT_THAT(bytes.name, ::testing::StartsWith("bytes-3-"));
+  EXPECT_THAT(coefficients.name, ::testing::StartsWith("coefficients-3-"));
   EXPECT_NE(bytes.digest, coefficients.digest);
   EXPECT_EQ(bytes.digest.size(), 32u);
   EXPECT_EQ(bytes.fields.size(), dataset->fields().size());
