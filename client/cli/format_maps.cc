@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/found_coco.h"
+#include "client/cli/found_csv.h"
 #include "client/cli/found_tfrecord.h"
 #include "server/base/registry.h"
 #include "server/base/yaml_word.h"
@@ -81,6 +82,10 @@ std::vector<FormatMap> MapsOf(const std::string& format, const DataPlace& place,
   const auto& params = server::Registry<server::FormatEntry>::Get().Find(format)->params;
   if (std::any_of(params.begin(), params.end(), [](const auto& param) { return param.required; }))
     return {};  // nothing in the data says it
+  if (format == "csv") {
+    for (const std::string& more : FindCsvParams(*data)) maps.push_back(map(place.path, more));
+    return maps;
+  }
   maps.push_back(map(place.path, ""));
   if (format == "tfrecord") {
     for (const std::string& files : FindTfrecords(*data))

@@ -3,6 +3,20 @@
 #include <cstring>
 
 namespace feedwater::server {
+namespace {
+
+constexpr absl::string_view kNeverClosed =
+    "a quote that is opened and never closed; cure: close it, or 'quotes: false' where a quote is "
+    "a character like any other";
+constexpr absl::string_view kBehindQuote =
+    "text behind a closing quote; cure: double the quotes in a value, or 'quotes: false' where a "
+    "quote is a character like any other";
+constexpr absl::string_view kCarriageReturn =
+    "a carriage return without a line feed; cure: quote the value, or dos2unix -c mac";
+constexpr absl::string_view kCarriageReturnInLine =
+    "a carriage return without a line feed; cure: dos2unix -c mac, or take it out";
+
+}  // namespace
 
 CsvRow::Outcome CsvRow::Done(size_t bytes) {
   bytes_ = bytes;
@@ -16,13 +30,13 @@ CsvRow::Outcome CsvRow::Parse(absl::string_view text, bool is_whole_file) {
   size_t at = 0;
   while (true) {
     Value value;
-    if (at < size && text[at] == '"') {
+    if (has_quoting_ && at < size && text[at] == '"') {
       value.is_quoted = true;
       const size_t begin = ++at;
       while (true) {
         const size_t quote = text.find('"', at);
         if (quote == absl::string_view::npos)
-          return is_whole_file ? Bad("a quote that is opened and never closed") : Outcome::kMore;
+          return is_whole_file ? Bad(kNeverClosed) : Outcome::kMore;
         at = quote + 1;
         if (at == size && !is_whole_file) return Outcome::kMore;
         if (at == size || text[at] != '"') break;
@@ -43,10 +57,10 @@ CsvRow::Outcome CsvRow::Parse(absl::string_view text, bool is_whole_file) {
       continue;
     }
     if (text[at] == '\n') return Done(at + 1);
-    if (text[at] != '\r') return Bad("text behind a closing quote; quotes in a value are doubled");
+    if (text[at] != '\r') return Bad(kBehindQuote);
     if (at + 1 == size) return is_whole_file ? Done(at + 1) : Outcome::kMore;
     if (text[at + 1] == '\n') return Done(at + 2);
-    return Bad("a carriage return without a line feed; cure: quote the value, or dos2unix -c mac");
+    return Bad(has_quoting_ ? kCarriageReturn : kCarriageReturnInLine);
   }
 }
 

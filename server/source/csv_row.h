@@ -1,6 +1,7 @@
 // One row of a CSV file as RFC 4180 writes it: values in quotes may hold delimiters, line ends and
 // doubled quotes; a line ends with LF or CRLF. A quote within a value that does not begin with one
-// is part of it, as other readers have it. Pure; any bytes are safe.
+// is part of it, as other readers have it. Files without quoting (`quotes: false`) have none that
+// mean something: a row is a line. Pure; any bytes are safe.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ class CsvRow {
     kBad,    // error() says why
   };
 
-  explicit CsvRow(char delimiter) : delimiter_(delimiter) {}
+  CsvRow(char delimiter, bool has_quoting) : delimiter_(delimiter), has_quoting_(has_quoting) {}
 
   // The row at the beginning of `text`, into which the values are views. REQUIRES: not empty.
   Outcome Parse(absl::string_view text, bool is_whole_file);
@@ -48,6 +49,7 @@ class CsvRow {
   Outcome Done(size_t bytes);
 
   const char delimiter_;
+  const bool has_quoting_;
   absl::InlinedVector<Value, 16> values_;
   size_t bytes_ = 0;
   absl::string_view error_;

@@ -200,6 +200,30 @@ def test_a_tar_with_pax_headers_is_no_text(folder):
     assert found["section"]["format"] == "webdataset" and found["records"] == 4
 
 
+# --- tables
+
+
+@pytest.mark.parametrize(
+    ("text", "quotes", "records"),
+    [
+        ("label\ttext\n1\tgood\n0\tin, between\n", None, 2),
+        # As GLUE has it, and by the rules of quoting: a value of two lines.
+        ('label\ttext\n1\tgood\n0\t"a mess\n1\tfine\n0\tawful"\n', False, 4),
+        ('path\tsentence\na.mp3\t""Come in,"" she said.\nb.mp3\tend\n', False, 2),
+        ('label\ttext\n1\t"never closed', False, 1),
+        ('text\tlabel\n"a ""word""\nand more"\t1\n"x"\t2\n', None, 2),
+    ],
+)
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_of_a_tsv_the_tabs_and_the_quotes_are_found(folder, text, quotes, records, is_folder):
+    (folder / "in").mkdir()
+    (folder / "in/dev.tsv").write_text(text)
+    section = guess(folder / "in" if is_folder else folder / "in/dev.tsv")["section"]
+    assert (section["format"], section["delimiter"]) == ("csv", "\t")
+    assert section.get("quotes") is quotes
+    assert guess(folder / "in/dev.tsv")["records"] == records
+
+
 # --- COCO's annotations
 
 

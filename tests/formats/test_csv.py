@@ -58,6 +58,30 @@ def test_rows_are_what_the_csv_module_was_given(make_daemon, delimiter, end):
     assert [names[number] for number in held["text"]] == [row[2] for row in rows]
 
 
+@pytest.mark.parametrize("delimiter", ["|", "\t"])
+def test_lines_without_quoting_are_what_the_csv_module_reads(make_daemon, delimiter):
+    daemon = make_daemon()
+    texts = ['"a mess', 'awful"', '"x" y', '""', '"', 'in "quotes"', "a,b", "", "é", "'", "\\"]
+    rows = [[str(i), text] for i, text in enumerate(texts * 3)]
+    (daemon.data / "d").mkdir()
+    lines = [delimiter.join(row) for row in [['"id"', "text"], *rows]]
+    (daemon.data / "d/x.csv").write_text("\n".join(lines), newline="")
+    with open(daemon.data / "d/x.csv", newline="") as file:
+        header, *known = csv.reader(file, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    assert (header, known) == (['"id"', "text"], rows)
+    daemon.add_pipeline(
+        "d",
+        f'version: 1\ndataset: {{format: csv, root: data, path: d, delimiter: "{delimiter}", '
+        "quotes: false, fields: {id: '\"id\"', text: {from: text, classes: auto}}}\n"
+        f"outputs: [id, text]\n{REST}".replace("\t", "\\t"),
+    )
+    daemon.start()
+    held = read(daemon, "d")
+    names = sorted(set(texts), key=str.encode)
+    assert held["id"].tolist() == [int(row[0]) for row in known]
+    assert [names[number] for number in held["text"]] == [row[1] for row in known]
+
+
 def test_frames_are_what_pandas_was_given(make_daemon):
     pandas = pytest.importorskip("pandas", reason="the writer of PyPI's pandas")
     daemon = make_daemon()

@@ -8,6 +8,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Strings = std::vector<std::string>;
 
 class CsvTest : public ColumnTest {
@@ -108,6 +109,63 @@ TEST_F(CsvTest, AFieldThatTakesFilesOrClassesMakesTexts) {
   EXPECT_THAT(dataset->classes(), ElementsAre("10", "2"));
   EXPECT_THAT(Row(*dataset, 0), ElementsAre("ten", Int(1)));
   EXPECT_THAT(Row(*dataset, 1), ElementsAre("seven", Int(0)));
+}
+
+TEST_F(CsvTest, WithoutQuotingAQuoteIsACharacterAndARowIsALine) {
+  const std::string kTab = ", delimiter: \"\\t\", quotes: false";
+  auto dataset =
+      Open("label\t\"text\"\r\n1\tgood\n0\t\"a mess\n\n1\tfine\r\n0\tawful\"\n1\t\"\"\n0\t\"a\" b",
+           kTab);
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(Fields(*dataset), "label int64[], \"text\" uint8[?]");
+  ASSERT_EQ(dataset->size(), 6);
+  EXPECT_THAT(Row(*dataset, 1), ElementsAre(Int(0), "\"a mess"));
+  EXPECT_THAT(Row(*dataset, 3), ElementsAre(Int(0), "awful\""));
+  EXPECT_THAT(Row(*dataset, 4), ElementsAre(Int(1), "\"\""));
+  EXPECT_THAT(Row(*dataset, 5), ElementsAre(Int(0), "\"a\" b"));
+  EXPECT_EQ(dataset->notes(), "1 empty line");
+  dataset = Open("a|\"Printing, in\nb|in being\" modern.\n",
+                 ", delimiter: \"|\", quotes: false, header: false");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(Row(*dataset, 0), ElementsAre("a", "\"Printing, in"));
+  EXPECT_THAT(Row(*dataset, 1), ElementsAre("b", "in being\" modern."));
+  EXPECT_THAT(ErrorOf("a\tb\n\"1\t2\t3\"\n", kTab),
+              AllOf(HasSubstr("line 2 has 3 values"), HasSubstr("leave 'quotes' out")));
+  EXPECT_THAT(ErrorOf("a\tb\n1\r\t2\n", kTab),
+              AllOf(HasSubstr("carriage return"), Not(HasSubstr("quote"))));
+}
+
+TEST_F(CsvTest, IndexesWithAndWithoutQuotingAreNotTakenForEachOther) {
+  const std::string text = "a;b\n1;\"x\n2;y\"\n";
+  const auto merged = Open(text, ", delimiter: \";\"");
+  const auto lines = Open(text, ", delimiter: \";\", quotes: false");
+  const auto again = Open(text, ", delimiter: \";\"");
+  ASSERT_NE(merged, nullptr);
+  ASSERT_NE(lines, nullptr);
+  ASSERT_NE(again, nullptr);
+  EXPECT_EQ(merged->size(), 1);
+  EXPECT_EQ(lines->size(), 2);
+  EXPECT_EQ(again->size(), 1);
+  EXPECT_EQ(merged->digest(), again->digest());
+  EXPECT_NE(merged->digest(), lines->digest());
+}
+
+TEST_F(CsvTest, RowsThatQuotesMayHaveMergedAreToldWithTheCure) {
+  const std::string text = "a;b\n1;\"x\n2;y\"\n\n3;z\n";
+  const auto dataset = Open(text, ", delimiter: \";\"");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(dataset->notes(),
+            "1 empty line, 1 row with line ends in quotes ('quotes: false' where a quote is a "
+            "character like any other)");
+  const auto commas = Open("a,b\n1,\"x\n2,y\"\n");
+  ASSERT_NE(commas, nullptr);
+  EXPECT_EQ(commas->notes(), "");
+  const auto cure = HasSubstr("'quotes: false'");
+  EXPECT_THAT(ErrorOf("a,b\n1,\"2\"x\n"), cure);
+  EXPECT_THAT(ErrorOf("a,b\n1,\"2\n3,4\n"), cure);
+  EXPECT_THAT(ErrorOf("a,b\n1,\"2\n3,\"4\"\n5,\",6\n"), cure);
+  EXPECT_THAT(ErrorOf("a,b\n1,\"x\ny\",2\n"), AllOf(HasSubstr("has 3 values"), cure));
+  EXPECT_THAT(ErrorOf("a,b\n1\n"), Not(cure));
 }
 
 TEST_F(CsvTest, BadFilesAreRefusedWithFileLineAndCure) {

@@ -60,7 +60,7 @@ constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
 struct CsvParams {
   std::vector<std::string> files;
   CsvDelimiter delimiter;
-  bool header = true;
+  bool header = true, quotes = true;
   FieldRequests fields;
 };
 
@@ -100,15 +100,27 @@ struct CsvScan {
   std::vector<CsvColumn> columns;
   std::string named_by;  // the file whose header they are
   RowList rows;
+  // Quoted values with line ends where values are seldom quoted: lines that were merged, perhaps.
+  int64_t rows_of_lines = 0;
 };
+
+bool HoldsLineEnd(const CsvRow& row) {
+  return std::any_of(row.values().begin(), row.values().end(), [](const CsvRow::Value& value) {
+    return value.is_quoted && absl::StrContains(value.text, '\n');
+  });
+}
+bool HasQuoted(const CsvRow& row) {
+  return std::any_of(row.values().begin(), row.values().end(),
+                     [](const CsvRow::Value& value) { return value.is_quoted; });
+}
 
 class CsvColumns final : public RowColumns {
  public:
   static absl::StatusOr<std::unique_ptr<const RecordColumns>> Open(
       const IndexedParts& parts, const std::vector<ColumnSpec>& columns,
-      const std::vector<bool>& wanted, char delimiter) {
+      const std::vector<bool>& wanted, const CsvParams& params) {
     FW_ASSIGN_OR_RETURN(RowPlaces places, RowPlaces::Open(parts));
-    std::unique_ptr<CsvColumns> rows(new CsvColumns(std::move(places), delimiter));
+    std::unique_ptr<CsvColumns> rows(new CsvColumns(std::move(places), params));
     for (size_t i = 0; i < columns.size(); ++i) {
       const ColumnSpec& column = columns[i];
       const bool is_number = column.kind == ColumnSpec::Kind::kNumbers && column.shape.empty() &&
@@ -122,7 +134,7 @@ class CsvColumns final : public RowColumns {
 
   absl::Status Read(int64_t, RecordSpans bytes, ColumnValues* values) const override {
     const absl::string_view text(reinterpret_cast<const char*>(bytes[0].data()), bytes[0].size());
-    CsvRow row(delimiter_);
+    CsvRow row(delimiter_, has_quoting_);
     const CsvRow::Outcome outcome =
         text.empty() ? CsvRow::Outcome::kBlank : row.Parse(text, /*is_whole_file=*/true);
     if (outcome == CsvRow::Outcome::kBad) return absl::DataLossError(row.error());
@@ -146,8 +158,10 @@ class CsvColumns final : public RowColumns {
     bool is_number, is_wanted;
   };
 
-  CsvColumns(RowPlaces places, char delimiter)
-      : RowColumns(std::move(places)), delimiter_(delimiter) {}
+  CsvColumns(RowPlaces places, const CsvParams& params)
+      : RowColumns(std::move(places)),
+        delimiter_(params.delimiter.character),
+        has_quoting_(params.quotes) {}
 
   absl::Status Set(size_t number, const CsvRow::Value& value, ColumnValues* values) const {
     const Column& column = columns_[number];
@@ -182,13 +196,15 @@ class CsvColumns final : public RowColumns {
   }
 
   const char delimiter_;
+  const bool has_quoting_;
   std::vector<Column> columns_;
 };
 
 class Csv final : public ColumnFormat {
  public:
   explicit Csv(CsvParams params) : ColumnFormat(params.fields), params_(std::move(params)) {}
-  int64_t sections_version() const override { return 1; }
+  // 2: a note of line ends in quotes, which are usual between commas.
+  int64_t sections_version() const override { return delimiter() == ',' ? 1 : 2; }
 
  protected:
   absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
@@ -201,7 +217,13 @@ class Csv final : public ColumnFormat {
     std::vector<char> buffer;
     for (const FoundFile& file : files)
       FW_RETURN_IF_ERROR(ScanFile(location, file, &buffer, builder, &scan));
-    scan.rows.AddTo("csv", location, builder);
+    scan.rows.AddTo(params_.quotes ? "csv" : "csv without quoting", location, builder);
+    if (scan.rows_of_lines > 0) {
+      absl::StrAppend(&builder->notes, builder->notes.empty() ? "" : ", ",
+                      FormatCount(scan.rows_of_lines, "row"),
+                      " with line ends in quotes ('quotes: false' where a quote is a character "
+                      "like any other)");
+    }
     for (const CsvColumn& column : scan.columns) columns->push_back(SpecOf(column));
     return absl::OkStatus();
   }
@@ -209,7 +231,7 @@ class Csv final : public ColumnFormat {
   absl::StatusOr<std::unique_ptr<const RecordColumns>> OpenRecords(
       const IndexedParts& parts, const std::vector<ColumnSpec>& columns,
       const std::vector<bool>& wanted) const override {
-    return CsvColumns::Open(parts, columns, wanted, delimiter());
+    return CsvColumns::Open(parts, columns, wanted, params_);
   }
 
  private:
@@ -238,7 +260,7 @@ class Csv final : public ColumnFormat {
     FW_ASSIGN_OR_RETURN(FileStream stream, FileStream::Open(location, file, buffer, builder));
     FW_RETURN_IF_ERROR(CheckIsPlainText(stream.view(), stream.what()));
     if (absl::StartsWith(stream.view(), kByteOrderMark)) stream.Skip(kByteOrderMark.size());
-    CsvRow row(delimiter());
+    CsvRow row(delimiter(), params_.quotes);
     bool needs_header = params_.header;
     int64_t line = 1;
     while (!stream.is_done()) {
@@ -252,9 +274,11 @@ class Csv final : public ColumnFormat {
         return fail(absl::StrCat(": the row that begins here has ", row.error()));
       const size_t bytes = outcome == CsvRow::Outcome::kMore ? stream.view().size() : row.bytes();
       if (static_cast<int64_t>(bytes) >= RowList::kMaxRowBytes) {
-        return fail(absl::StrCat(": the row that begins here is longer than ",
-                                 FormatBytes(RowList::kMaxRowBytes),
-                                 "; cure: look for a quote that is never closed"));
+        return fail(absl::StrCat(
+            ": the row that begins here is longer than ", FormatBytes(RowList::kMaxRowBytes),
+            params_.quotes ? "; cure: look for a quote that is never closed, or 'quotes: "
+                             "false' where a quote is a character like any other"
+                           : "; cure: look for a line end that is missing"));
       }
       if (outcome == CsvRow::Outcome::kMore) {
         FW_RETURN_IF_ERROR(stream.Fill());
@@ -268,12 +292,16 @@ class Csv final : public ColumnFormat {
         FW_RETURN_IF_ERROR(TakeHeader(row, stream.what(), scan));
       } else {
         if (scan->columns.empty()) NameColumns(row, scan);
+        if (delimiter() != ',' && HoldsLineEnd(row)) ++scan->rows_of_lines;
         if (row.values().size() != scan->columns.size()) {
           return fail(absl::StrCat(
               " has ", FormatCount(static_cast<int64_t>(row.values().size()), "value"), ", but ",
               params_.header ? "the header" : "the first row", " has ", scan->columns.size(),
-              "; cure: put values that hold a delimiter or a line end in quotes, or correct "
-              "'delimiter' or the row"));
+              params_.quotes ? "; cure: put values that hold a delimiter or a line end in quotes, "
+                               "or correct 'delimiter' or the row"
+                             : "; cure: correct 'delimiter' or the row, or leave 'quotes' out",
+              HasQuoted(row) ? ", or 'quotes: false' where a quote is a character like any other"
+                             : ""));
         }
         for (size_t i = 0; i < scan->columns.size(); ++i)
           scan->columns[i].Look(row.values()[i].text);
@@ -347,6 +375,10 @@ const Registrar kRegistrar(
             .Param("header", &CsvParams::header,
                    "The first row of each file names the columns; one without a name is named by "
                    "its place, `c0`, `c1`, ... False: all are.")
+            .LaterParam("quotes", &CsvParams::quotes,
+                        "A value may stand in quotes. False: a quote is a character like any "
+                        "other, and a row is a line, as in the .tsv files of GLUE and Common Voice "
+                        "and in LJSpeech's metadata.csv.")
             .Fields(&CsvParams::fields)));
 
 }  // namespace
