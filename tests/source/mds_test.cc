@@ -64,6 +64,28 @@ TEST_F(MdsTest, CompressedShardsAreUnpackedOnce) {
   EXPECT_NE(&dataset->RootOf(0), &dataset->root());
 }
 
+// As streaming.base.util.merge_index writes it: both names have the folder.
+TEST_F(MdsTest, CompressedShardsOfAMergedIndexAreThoseOfTheirFolders) {
+  TempFolder state;
+  std::vector<json> shards;
+  for (const std::string part : {"0", "0/1"}) {
+    const std::vector<MdsColumnText> columns = {{"s", "str"}};
+    const std::string raw = MdsShardText(columns, {MdsSampleText(columns, {"of " + part})});
+    std::string packed(ZSTD_compressBound(raw.size()), '\0');
+    packed.resize(ZSTD_compress(packed.data(), packed.size(), raw.data(), raw.size(), 3));
+    folder_.Write("d/" + part + "/a.mds.zstd", packed);
+    shards.push_back(MdsShardJson(columns, part + "/a.mds", raw.size(), 1));
+    shards.back()["zip_data"] = {{"basename", part + "/a.mds.zstd"}, {"bytes", packed.size()}};
+    shards.back()["compression"] = "zstd";
+  }
+  folder_.Write("d/index.json", MdsIndexText(shards));
+  opener_.staging = StagingArea::Below(state.path(), 1 << 20);
+  const auto dataset = opener_.MustOpen(Yaml());
+  ASSERT_EQ(dataset->size(), 2);
+  EXPECT_EQ(FieldOf(*dataset, 0, "s"), "of 0");
+  EXPECT_EQ(FieldOf(*dataset, 1, "s"), "of 0/1");
+}
+
 TEST_F(MdsTest, NumbersAreNumbersAndTextsAreTexts) {
   WriteColumns(
       {{"b", "bytes"},
@@ -239,6 +261,18 @@ TEST_F(MdsTest, NothingThatIndexJsonSaysIsBelieved) {
       {"'../a.mds'", [](json& index) { index["shards"][0]["raw_data"]["basename"] = "../a.mds"; }},
       {"'/etc/passwd'",
        [](json& index) { index["shards"][0]["raw_data"]["basename"] = "/etc/passwd"; }},
+      {"'0/../../a.mds.zstd'",
+       [](json& index) {
+         json& shard = index["shards"][0];
+         shard["raw_data"]["basename"] = "0/b.mds";
+         shard["zip_data"] = {{"basename", "0/../../a.mds.zstd"}, {"bytes", 9}};
+       }},
+      {"'/a.mds.gz'",
+       [](json& index) {
+         json& shard = index["shards"][0];
+         shard["raw_data"]["basename"] = "b.mds";
+         shard["zip_data"] = {{"basename", "/a.mds.gz"}, {"bytes", 9}};
+       }},
       {"is not there", [](json& index) { index["shards"][0]["raw_data"]["basename"] = "b"; }},
       {"twice", [](json& index) { index["shards"].push_back(index["shards"][0]); }},
       {"br:3",

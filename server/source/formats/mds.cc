@@ -234,31 +234,39 @@ class Mds final : public ColumnFormat {
     const auto raw = shard.find("raw_data");
     if (raw == shard.end() || !raw->is_object()) return wrong("names no file in raw_data");
     const std::string name = TextOf(*raw, "basename");
-    const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
-    const auto leads_out = [](absl::string_view part) { return part.empty() || part == ".."; };
-    if (name.find('\0') != std::string::npos || std::any_of(parts.begin(), parts.end(), leads_out))
-      return wrong(absl::StrCat("has the name '", Printable(name), "', which is no file below it"));
-    return FindFile(location, location.Below(name), shard, *raw, *samples, builder, found);
+    const auto zip = shard.find("zip_data");
+    const std::string compressed =
+        zip != shard.end() && zip->is_object() ? TextOf(*zip, "basename") : "";
+    const bool is_named = !LeadsOut(name);
+    if (!is_named || (!compressed.empty() && LeadsOut(compressed))) {
+      return wrong(absl::StrCat("has the name '", Printable(is_named ? compressed : name),
+                                "', which is no file below it"));
+    }
+    return FindFile(location, location.Below(name), compressed, shard, *raw, *samples, builder,
+                    found);
   }
 
+  // Whether a file that a shard names is not below the dataset's path.
+  static bool LeadsOut(const std::string& name) {
+    const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
+    return name.find('\0') != std::string::npos ||
+           std::any_of(parts.begin(), parts.end(),
+                       [](absl::string_view part) { return part.empty() || part == ".."; });
+  }
+
+  // `compressed`: the name that index.json gives it while it is compressed; may be empty.
   static absl::Status FindFile(const DatasetLocation& location, const std::string& path,
-                               const json& shard, const json& raw, uint64_t samples,
-                               IndexBuilder* builder, Found* found) {
+                               const std::string& compressed, const json& shard, const json& raw,
+                               uint64_t samples, IndexBuilder* builder, Found* found) {
     const std::string what = location.root->Describe(path);
     const absl::StatusOr<struct stat> info = builder->DependOn(*location.root, path);
     if (absl::IsNotFound(info.status())) {
-      const auto zip = shard.find("zip_data");
-      const std::string compressed =
-          zip != shard.end() && zip->is_object() ? TextOf(*zip, "basename") : "";
       if (compressed.empty())
         return absl::NotFoundError(absl::StrCat(what,
                                                 ", which index.json names, is not there; "
                                                 "cure: copy the dataset again"));
-      if (std::string unpacked;
-          IsPackedName(compressed, &unpacked) && compressed.find('/') == std::string::npos) {
-        const size_t slash = path.rfind('/');
-        const std::string packed =
-            slash == std::string::npos ? compressed : path.substr(0, slash + 1) + compressed;
+      if (std::string unpacked; IsPackedName(compressed, &unpacked)) {
+        const std::string packed = location.Below(compressed);
         FW_ASSIGN_OR_RETURN(StagedFolder::File staged, builder->Unpack(*location.root, packed));
         return AddFile(location,
                        {packed, staged.bytes, builder->staged()->root(), std::move(staged.name)},
