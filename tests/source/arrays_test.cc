@@ -155,6 +155,45 @@ TEST_F(TokensTest, Of32BitsAreInt32AndNoMore) {
   EXPECT_THAT(FieldOf(*dataset, 1, "tokens"), HasSubstr("beyond int32"));
 }
 
+// As llm.c writes it: int32 magic, version and number of tokens, zeros up to 1,024 bytes.
+std::string LlmcFile(int32_t magic, const std::string& tokens) {
+  std::string head = Bytes<int32_t>({magic, 1, static_cast<int32_t>(tokens.size() / 2)});
+  head.resize(1024, '\0');
+  return head + tokens;
+}
+
+TEST_F(TokensTest, AHeaderIsPassedOver) {
+  folder_.Write("a.bin", LlmcFile(20240520, Bytes<uint16_t>({1, 2, 3, 4, 5, 6, 7})));
+  folder_.Write("b.bin", LlmcFile(20240520, Bytes<uint16_t>({11, 12, 13})));
+  const auto dataset = opener_.MustOpen(
+      "{format: tokens, root: root, length: 2, targets: true, header_bytes: 1024}");
+  ASSERT_EQ(dataset->size(), 4);
+  EXPECT_THAT(Numbers<uint16_t>(*dataset, 0, "tokens"), ElementsAre(1, 2));
+  EXPECT_THAT(Numbers<uint16_t>(*dataset, 2, "tokens"), ElementsAre(5, 6));
+  EXPECT_THAT(Numbers<uint16_t>(*dataset, 2, "targets"), ElementsAre(6, 7));
+  EXPECT_THAT(Numbers<uint16_t>(*dataset, 3, "targets"), ElementsAre(12, 13));
+  // Another header is another dataset.
+  const auto odd = opener_.MustOpen(
+      "{format: tokens, root: root, length: 2, targets: true, header_bytes: 1026}");
+  EXPECT_THAT(Numbers<uint16_t>(*odd, 0, "tokens"), ElementsAre(2, 3));
+  EXPECT_NE(odd->digest(), dataset->digest());
+  ExpectRefused("{format: tokens, root: root, length: 2, header_bytes: 1025}",
+                {"a.bin", "header of 1025", "'header_bytes'"});
+  ExpectRefused("{format: tokens, root: root, length: 2, header_bytes: 5000}", {"1038 bytes"});
+  ExpectRefused("{format: tokens, root: root, length: 2, header_bytes: -1}", {"'header_bytes'"});
+}
+
+TEST_F(TokensTest, AKnownHeaderIsNotReadAsTokens) {
+  folder_.Write("a.bin", Bytes<uint16_t>({1, 2, 3}));
+  folder_.Write("b.bin", LlmcFile(20240520, Bytes<uint16_t>({1, 2, 3})));
+  ExpectRefused("{format: tokens, root: root, length: 2}", {"b.bin", "cure: 'header_bytes: 1024'"});
+  folder_.Write("b.bin", LlmcFile(20240801, Bytes<uint32_t>({1, 2, 3})));
+  ExpectRefused("{format: tokens, root: root, length: 2}",
+                {"b.bin", "'header_bytes: 1024' and 'dtype: uint32'"});
+  folder_.Write("b.bin", LlmcFile(20240802, Bytes<uint16_t>({1, 2, 3})));
+  EXPECT_NE(opener_.MustOpen("{format: tokens, root: root, length: 2}"), nullptr);
+}
+
 TEST_F(TokensTest, FilesThatHoldNoWindowAreRefused) {
   folder_.Write("a.bin", "12345");
   ExpectRefused("{format: tokens, root: root, length: 1}", {"a.bin", "5 bytes", "uint16"});

@@ -1,6 +1,7 @@
 // Format `tokens`: flat files of token numbers, uint16 or uint32, little-endian, as language models
 // are trained from. A record is a window of `length` tokens; windows begin `stride` tokens apart
-// and never reach into the next file. The index holds nothing for a record.
+// and never reach into the next file. A header may stand in front of the tokens. The index holds
+// nothing for a record.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/base/units.h"
 #include "server/source/column_format.h"
+#include "server/source/file_window.h"
 
 namespace feedwater::server {
 namespace {
@@ -17,7 +19,7 @@ constexpr double kMaxLength = 1 << 24;
 
 struct TokensParams {
   std::vector<std::string> files;
-  int64_t length = 0, stride = 0;
+  int64_t length = 0, stride = 0, header_bytes = 0;
   std::string dtype = "uint16";
   bool targets = false;
   FieldRequests fields;
@@ -25,10 +27,19 @@ struct TokensParams {
   int64_t token_bytes() const { return dtype == "uint16" ? 2 : 4; }
   int64_t step() const { return stride > 0 ? stride : length; }
   int64_t tokens_read() const { return length + (targets ? 1 : 0); }
+  int64_t TokensOf(int64_t bytes) const { return (bytes - header_bytes) / token_bytes(); }
   int64_t WindowsOf(int64_t tokens) const {
     return tokens < tokens_read() ? 0 : (tokens - tokens_read()) / step() + 1;
   }
 };
+
+// The headers that llm.c and what was built on it (modded-nanogpt) write: 256 int32, of which the
+// first one tells the kind. As tokens they would be numbers like any others.
+struct KnownHeader {
+  int32_t magic;
+  absl::string_view dtype;
+};
+constexpr KnownHeader kKnownHeaders[] = {{20240520, "uint16"}, {20240801, "uint32"}};
 
 class TokensColumns final : public ShardedColumns {
  public:
@@ -38,7 +49,8 @@ class TokensColumns final : public ShardedColumns {
   void AddExtents(int64_t record, std::vector<Extent>* extents) const override {
     const uint32_t shard = shards().Of(record);
     const int64_t window = record - shards().first(shard);
-    extents->push_back({shard, window * params_.step() * params_.token_bytes(),
+    extents->push_back({shard,
+                        params_.header_bytes + window * params_.step() * params_.token_bytes(),
                         params_.tokens_read() * params_.token_bytes()});
   }
 
@@ -79,7 +91,7 @@ class TokensColumns final : public ShardedColumns {
 class Tokens final : public ColumnFormat {
  public:
   explicit Tokens(TokensParams params) : ColumnFormat(params.fields), params_(std::move(params)) {}
-  int64_t sections_version() const override { return 1; }
+  int64_t sections_version() const override { return 2; }
 
  protected:
   absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
@@ -89,12 +101,17 @@ class Tokens final : public ColumnFormat {
     ShardList shards;
     int64_t left_out = 0;
     for (const FoundFile& file : files) {
-      if (file.bytes % params_.token_bytes() != 0) {
+      FW_RETURN_IF_ERROR(CheckIsHeaderless(location, file));
+      const int64_t bytes = file.bytes - params_.header_bytes;
+      if (bytes < 0 || bytes % params_.token_bytes() != 0) {
         return absl::InvalidArgumentError(absl::StrCat(
-            location.root->Describe(file.path), " has ", file.bytes, " bytes, no whole number of ",
-            params_.dtype, ": it is truncated, or has another dtype"));
+            location.root->Describe(file.path), " has ", FormatCount(file.bytes, "byte"), ", no ",
+            params_.header_bytes > 0 ? absl::StrCat("header of ", params_.header_bytes, " and ")
+                                     : "",
+            "whole number of ", params_.dtype, ": it is truncated, or has another dtype",
+            params_.header_bytes > 0 ? " or another 'header_bytes'" : ""));
       }
-      const int64_t tokens = file.bytes / params_.token_bytes();
+      const int64_t tokens = params_.TokensOf(file.bytes);
       const int64_t windows = params_.WindowsOf(tokens);
       left_out += windows == 0 ? tokens
                                : std::max<int64_t>(0, tokens - (windows - 1) * params_.step() -
@@ -109,6 +126,10 @@ class Tokens final : public ColumnFormat {
     Digest digest;
     digest.Add("tokens");
     digest.Add(static_cast<uint64_t>(params_.token_bytes()));
+    if (params_.header_bytes > 0) {
+      digest.Add("header_bytes");
+      digest.Add(static_cast<uint64_t>(params_.header_bytes));
+    }
     shards.AddTo(location, builder, &digest);
     builder->digest = digest.Hex();
     if (left_out > 0) {
@@ -125,14 +146,31 @@ class Tokens final : public ColumnFormat {
     FW_ASSIGN_OR_RETURN(Shards shards, Shards::Open(*parts.index, parts.records));
     bool fits = columns == Columns();
     for (uint32_t shard = 0; shard < shards.size(); ++shard) {
-      fits &=
-          shards.records(shard) == params_.WindowsOf(shards.bytes(shard) / params_.token_bytes());
+      fits &= shards.bytes(shard) >= params_.header_bytes &&
+              shards.records(shard) == params_.WindowsOf(params_.TokensOf(shards.bytes(shard)));
     }
     if (!fits) return absl::DataLossError("a tokens index whose files do not hold its windows");
     return std::make_unique<TokensColumns>(std::move(shards), params_);
   }
 
  private:
+  // A file that begins with a known header has to be read without it.
+  absl::Status CheckIsHeaderless(const DatasetLocation& location, const FoundFile& file) const {
+    int32_t first = 0;
+    if (params_.header_bytes > 0 || file.bytes < static_cast<int64_t>(sizeof(first)))
+      return absl::OkStatus();
+    FW_ASSIGN_OR_RETURN(FileWindow window, FileWindow::Open(location, file));
+    FW_RETURN_IF_ERROR(window.Read(0, sizeof(first), reinterpret_cast<char*>(&first)));
+    for (const KnownHeader& known : kKnownHeaders) {
+      if (first != known.magic) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          window.what(), " begins with ", first, ", the header of 1,024 bytes in front of ",
+          known.dtype, " that llm.c and modded-nanogpt write; cure: 'header_bytes: 1024'",
+          known.dtype == params_.dtype ? "" : absl::StrCat(" and 'dtype: ", known.dtype, "'")));
+    }
+    return absl::OkStatus();
+  }
+
   std::vector<ColumnSpec> Columns() const {
     const DType dtype = params_.token_bytes() == 2 ? DType::kUInt16 : DType::kInt32;
     std::vector<ColumnSpec> columns = {ColumnSpec::Array("tokens", dtype, {params_.length})};
@@ -159,6 +197,10 @@ const Registrar kRegistrar(
                    Range(0, kMaxLength))
             .Param("dtype", &TokensParams::dtype, "Of the files.", OneOf({"uint16", "uint32"}))
             .Param("targets", &TokensParams::targets, "Adds the field `targets`.")
+            .LaterParam("header_bytes", &TokensParams::header_bytes,
+                        "Bytes at the start of each file that are no tokens: 1024 of the .bin "
+                        "files of llm.c and modded-nanogpt.",
+                        Range(0, 1e15))
             .Files("files", &TokensParams::files,
                    "Files below `path`: names, globs and ranges. Left out: every *.bin and "
                    "*.tokens of the folder.")
