@@ -1,13 +1,124 @@
 #include "server/source/json_line.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/yaml.h"
 
 namespace feedwater::server {
 namespace {
+
+// --- what Python writes beyond JSON
+
+constexpr absl::string_view kNan = "NaN", kInfinity = "Infinity";
+// Numbers of as many characters, so that a place in the mended line is one in the line, too.
+constexpr absl::string_view kForNan = "0e0", kForInfinity = "0.0000e0";
+static_assert(kForNan.size() == kNan.size() && kForInfinity.size() == kInfinity.size());
+
+// Whether a number that stands at [at, at + bytes) is all that is there.
+bool StandsAlone(absl::string_view line, size_t at, size_t bytes) {
+  constexpr absl::string_view kBefore = ":,[ \t\r\n", kBehind = ",]} \t\r\n";
+  return at > 0 && at + bytes < line.size() && absl::StrContains(kBefore, line[at - 1]) &&
+         absl::StrContains(kBehind, line[at + bytes]);
+}
+
+// The unit of UTF-16 that "\u" and four digits at `at` say; 0 where there is none.
+uint32_t EscapedUnit(absl::string_view line, size_t at) {
+  constexpr size_t kDigits = 4;
+  uint32_t unit = 0;
+  if (line.substr(at, 2) != "\\u") return 0;
+  const absl::string_view digits = line.substr(at + 2, kDigits);
+  const bool is_number = digits.size() == kDigits &&
+                         std::all_of(digits.begin(), digits.end(), absl::ascii_isxdigit) &&
+                         absl::SimpleHexAtoi(digits, &unit);
+  return is_number ? unit : 0;
+}
+
+// The line as JSON, of as many bytes; "" where it is that already, or is no JSON at all.
+std::string Mended(absl::string_view line) {
+  constexpr size_t kEscape = 6;  // characters of \uXXXX
+  std::string mended;
+  const auto replace = [&](size_t at, absl::string_view by) {
+    if (mended.empty()) mended = std::string(line);
+    mended.replace(at, by.size(), by.data(), by.size());
+  };
+  bool in_text = false;
+  for (size_t at = 0; at < line.size();) {
+    const char c = line[at];
+    if (c == '"') in_text = !in_text;
+    if (in_text && c == '\\') {
+      const uint32_t unit = EscapedUnit(line, at);
+      const bool is_first = unit >= 0xD800 && unit < 0xDC00, is_second = unit >> 10 == 0xDC00 >> 10;
+      const bool is_pair = is_first && EscapedUnit(line, at + kEscape) >> 10 == 0xDC00 >> 10;
+      if ((is_first && !is_pair) || is_second) replace(at, "\\ufffd");
+      at += is_pair ? 2 * kEscape : unit != 0 ? kEscape : 2;
+      continue;
+    }
+    if (!in_text && c == 'N' && absl::StartsWith(line.substr(at), kNan)) {
+      if (StandsAlone(line, at, kNan.size())) replace(at, kForNan);
+    } else if (!in_text && c == 'I' && absl::StartsWith(line.substr(at), kInfinity)) {
+      const size_t sign = at > 0 && line[at - 1] == '-' ? 1 : 0;
+      if (StandsAlone(line, at - sign, kInfinity.size() + sign)) replace(at, kForInfinity);
+    }
+    ++at;
+  }
+  return mended;
+}
+
+bool MayNeedMending(absl::string_view line) {
+  for (const absl::string_view sign :
+       {kNan, kInfinity, absl::string_view("\\ud"), absl::string_view("\\uD")}) {
+    if (absl::StrContains(line, sign)) return true;
+  }
+  return false;
+}
+
+// A mended line, of which the parser takes one character after the other.
+struct MendedLine {
+  absl::string_view line, mended;
+  size_t taken = 0;
+
+  // What stood where the parser's last number stands; it has looked one character further.
+  absl::string_view Number(size_t bytes) const {
+    return taken > bytes ? line.substr(taken - 1 - bytes, bytes) : absl::string_view();
+  }
+};
+
+class MendedIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = char;
+
+  explicit MendedIterator(MendedLine* line = nullptr) : line_(line) {}
+  char operator*() const { return line_->mended[line_->taken]; }
+  MendedIterator& operator++() {
+    ++line_->taken;
+    return *this;
+  }
+  MendedIterator operator++(int) {
+    MendedIterator before = *this;
+    ++line_->taken;
+    return before;
+  }
+  // One of the two is the end.
+  bool operator==(const MendedIterator& other) const { return is_end() == other.is_end(); }
+  bool operator!=(const MendedIterator& other) const { return !(*this == other); }
+
+ private:
+  bool is_end() const { return line_ == nullptr || line_->taken == line_->mended.size(); }
+  MendedLine* line_;
+};
+
+// --- values
 
 // A list on its way, with the lists in it.
 class JsonList {
@@ -89,7 +200,8 @@ class JsonList {
 // Told by the parser what comes next; false ends the line, and status() says why.
 class JsonEvents final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit JsonEvents(JsonSink* sink) : sink_(sink) {}
+  // `mended` is null where the line is read as it is.
+  JsonEvents(JsonSink* sink, const MendedLine* mended) : sink_(sink), mended_(mended) {}
   const absl::Status& status() const { return status_; }
 
   bool null() override {
@@ -110,6 +222,12 @@ class JsonEvents final : public nlohmann::json_sax<nlohmann::json> {
   // The parser also gives integers that 64 bits do not hold, rounded.
   bool number_float(number_float_t value, const string_t& text) override {
     const bool is_integer = text.find_first_of(".eE") == string_t::npos;
+    if (mended_ != nullptr) {
+      const absl::string_view written = mended_->Number(text.size());
+      constexpr double kInfinite = std::numeric_limits<double>::infinity();
+      if (written == kNan) value = std::numeric_limits<double>::quiet_NaN();
+      if (absl::EndsWith(written, kInfinity)) value = written[0] == '-' ? -kInfinite : kInfinite;
+    }
     return is_integer ? TooLarge() : Number(JsonKind::kReal, 0, value);
   }
   bool string(string_t& text) override {
@@ -217,6 +335,7 @@ class JsonEvents final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   JsonSink* const sink_;
+  const MendedLine* const mended_;
   absl::Status status_;
   std::string path_;
   std::vector<Level> open_;
@@ -229,8 +348,12 @@ class JsonEvents final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 absl::Status ReadJsonLine(absl::string_view line, JsonSink* sink) {
-  JsonEvents events(sink);
-  const bool parsed = nlohmann::json::sax_parse(line.data(), line.data() + line.size(), &events);
+  const std::string text = MayNeedMending(line) ? Mended(line) : "";
+  MendedLine mended{line, text};
+  JsonEvents events(sink, text.empty() ? nullptr : &mended);
+  const bool parsed =
+      text.empty() ? nlohmann::json::sax_parse(line.data(), line.data() + line.size(), &events)
+                   : nlohmann::json::sax_parse(MendedIterator(&mended), MendedIterator(), &events);
   if (parsed || !events.status().ok()) return events.status();
   return absl::DataLossError("no JSON");
 }

@@ -5,6 +5,10 @@
 // memory as the longest string, and refuses what is not UTF-8: 110 to 160 MB/s. simdjson is ten and
 // more times as fast, but wants padded copies and memory for ten times the longest line in every
 // thread, and Debian has it as a shared library only.
+//
+// Python's json.dumps writes two things that JSON does not have, and both are read as Python reads
+// them: NaN, Infinity and -Infinity are real numbers, and half of a surrogate pair ("\ud83d"),
+// which no UTF-8 can hold, becomes U+FFFD.
 #pragma once
 
 #include <cstdint>

@@ -89,3 +89,29 @@ def test_a_record_without_a_file_does_not_end_its_job(make_daemon, kind):
         assert ids.tolist() == list(range(20))
     with pytest.raises(feedwater.InvalidArgument, match=r"record 1 .*column 'path' is missing"):
         feedwater.Loader("optional_false", address=daemon.address)
+
+
+def test_floats_that_are_no_numbers_and_halves_of_pairs_are_read_as_json_dumps_writes_them(
+    make_daemon,
+):
+    daemon = make_daemon()
+    reals = [1.5, float("nan"), float("inf"), -float("inf"), -0.0, 2]
+    texts = ["a", "x\ud83dy", "\udc80", "\U0001f600\ud83d", "NaN", "\ude00\ud83d"]
+    lines = [
+        json.dumps({"real": real, "list": [real, 1], "text": text})
+        for real, text in zip(reals, texts, strict=True)
+    ]
+    (daemon.data / "d").mkdir()
+    (daemon.data / "d/x.jsonl").write_text("\n".join(lines))
+    daemon.add_pipeline(
+        "d",
+        "version: 1\ndataset: {format: jsonl, root: data, path: d, fields: {real: real, "
+        "list: list, text: {from: text, classes: auto}}}\noutputs: [real, list, text]\n" + REST,
+    )
+    daemon.start()
+    with feedwater.Loader("d", address=daemon.address, output="numpy", as_dict=True) as loader:
+        (batch,) = [{key: np.array(value) for key, value in batch.items()} for batch in loader]
+    assert batch["real"].tobytes() == np.array(reals, np.float64).tobytes()
+    assert np.array_equal(batch["list"], [[real, 1] for real in reals], equal_nan=True)
+    known = [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts]
+    assert [sorted(set(known), key=str.encode)[number] for number in batch["text"]] == known

@@ -1,4 +1,6 @@
 // JSON Lines: what is special about it. The conformance suite has the rest.
+#include <limits>
+
 #include "server/source/json_line.h"
 #include "tests/source/dataset_reader.h"
 
@@ -45,6 +47,49 @@ TEST_F(JsonlTest, KeysAreColumnsByPathAndTypesComeFromAllLines) {
               ElementsAre(BytesOf<int64_t>({1}), "x\n\xc3\xa9", BytesOf({true}), BytesOf({1.0})));
   EXPECT_THAT(ReadFields(*dataset, 1),
               ElementsAre(BytesOf<int64_t>({INT64_MIN}), "", BytesOf({false}), BytesOf({0.5})));
+}
+
+// As Python's json.dumps writes floats that are no numbers, and json.loads reads them.
+TEST_F(JsonlTest, NanAndInfinityAreRealNumbers) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  const auto dataset = Open(
+      "{\"a\": 1, \"l\": [1, 2, 0e0], \"t\": \"NaN, -Infinity\\\" NaN\", \"z\": "
+      "{\"y\": 2}}\n"
+      "{\"a\":NaN,\"l\":[Infinity,-Infinity , NaN],\"t\":\"\",\"z\":{\"y\":0e0}}\r\n"
+      "{\"a\": -Infinity, \"l\": [-0.0000e0, 0.0000e0, 0e0], \"t\": \"a\", \"z\": {\"y\": NaN}}\n");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(Types(*dataset),
+              ElementsAre("a: float64[]", "l: float64[3]", "t: uint8[?]", "z.y: float64[]"));
+  EXPECT_THAT(ReadFields(*dataset, 0), ElementsAre(BytesOf<double>({1}), BytesOf<double>({1, 2, 0}),
+                                                   "NaN, -Infinity\" NaN", BytesOf<double>({2})));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(ReadFields(*dataset, 1),
+              ElementsAre(BytesOf<double>({nan}), BytesOf<double>({kInfinite, -kInfinite, nan}), "",
+                          BytesOf<double>({0})));
+  EXPECT_THAT(ReadFields(*dataset, 2),
+              ElementsAre(BytesOf<double>({-kInfinite}), BytesOf<double>({-0.0, 0.0, 0.0}), "a",
+                          BytesOf<double>({nan})));
+}
+
+// Python strings hold such halves where bytes were decoded with errors="surrogateescape".
+TEST_F(JsonlTest, HalfOfASurrogatePairIsTheReplacementCharacter) {
+  const std::vector<std::pair<std::string, std::string>> texts = {
+      {"x\\ud83dy", "x\xef\xbf\xbdy"},
+      {"\\uDC80", "\xef\xbf\xbd"},
+      {"\\ud83d\\ud83d\\ude00", "\xef\xbf\xbd\xf0\x9f\x98\x80"},
+      {"\\ud83d\\ude00\\ude00", "\xf0\x9f\x98\x80\xef\xbf\xbd"},
+      {"\\ude00\\ud83d", "\xef\xbf\xbd\xef\xbf\xbd"},
+      {"\\ud83d\\n\\\"\\u00e9", "\xef\xbf\xbd\n\"\xc3\xa9"},
+      {"\\\\ud83d", "\\ud83d"},
+      {"\\u0000\\udfff", std::string("\0\xef\xbf\xbd", 4)},
+  };
+  std::string lines;
+  for (const auto& [text, value] : texts) lines += "{\"t\": \"" + text + "\", \"\\ud83d\": 1}\n";
+  const auto dataset = Open(lines);
+  ASSERT_NE(dataset, nullptr);
+  ASSERT_EQ(dataset->size(), static_cast<int64_t>(texts.size()));
+  for (size_t i = 0; i < texts.size(); ++i)
+    EXPECT_EQ(ReadFields(*dataset, static_cast<int64_t>(i))[0], texts[i].second) << texts[i].first;
 }
 
 TEST_F(JsonlTest, AnEmptyListMayBeTheFirstValueThatIsEverRead) {
@@ -174,9 +219,21 @@ TEST_F(JsonlTest, BadFilesAreRefusedWithFileLineAndCure) {
       {"{\n\"a\": 1}\n", "line 1: no JSON"},
       {"1\n", "line 1: a value, not an object"},
       {"{\"a\": \"\xff\"}\n", "line 1: no JSON"},
-      {"{\"a\": \"\\ud800\"}\n", "line 1: no JSON"},
       {"{\"a\": 1e999}\n", "line 1: no JSON"},
-      {"{\"a\": NaN}\n", "line 1: no JSON"},
+      {"{\"a\": -NaN}\n", "line 1: no JSON"},
+      {"{\"a\": NaN1}\n", "line 1: no JSON"},
+      {"{\"a\": 1NaN}\n", "line 1: no JSON"},
+      {"{\"a\": --Infinity}\n", "line 1: no JSON"},
+      {"{\"a\": Infinity7}\n", "line 1: no JSON"},
+      {"{\"a\": 3Infinity}\n", "line 1: no JSON"},
+      {"{\"a\": nan}\n", "line 1: no JSON"},
+      {"NaN\n", "line 1: no JSON"},
+      {"{NaN: 1}\n", "line 1: no JSON"},
+      {"{\"a\": [NaN\n", "line 1: no JSON"},
+      {"{\"a\": NaN", "line 1: no JSON"},
+      {"{\"a\": \"\\ud83d\\", "line 1: no JSON"},
+      {"{\"a\": \"\\ud83d\\u12\"}\n", "line 1: no JSON"},
+      {"{\"a\": \"\\udead\xff\"}\n", "line 1: no JSON"},
       {"{\"a\": 1", "line 1: no JSON"},
       {"{\"a\": 1}\n{\"a\": 1, \"a\": 2}\n", "line 2 has two values 'a'"},
       {"{\"a.b\": 1, \"a\": {\"b\": 2}}\n", "line 1 has two values 'a.b'"},
