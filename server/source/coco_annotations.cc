@@ -1,5 +1,6 @@
 #include "server/source/coco_annotations.h"
 
+#include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -110,14 +111,18 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
     const bool fits = value <= static_cast<uint64_t>(INT64_MAX);
     return Number(fits ? static_cast<int64_t>(value) : 0, static_cast<double>(value), fits);
   }
+  // 64.0 is a whole number, too, as tools write it that keep everything in floats.
   bool number_float(number_float_t value, const string_t&) override {
-    return Number(0, value, false);
+    constexpr double kExact = int64_t{1} << 53;
+    const bool is_integer = std::trunc(value) == value && std::abs(value) <= kExact;
+    return Number(is_integer ? static_cast<int64_t>(value) : 0, value, is_integer);
   }
   bool string(string_t& text) override {
     bytes_->BeginValue();
     if (!InEntry()) return Scalar();
     if (IsSegmentation()) segment_.bytes = -1;
     if (list_ == List::kImages && key_ == "file_name") return Text(&image_.file_name, text);
+    if (list_ == List::kImages && key_ == "coco_url") url_name_ = NameInUrl(text);
     if (list_ == List::kCategories && key_ == "name") return Text(&category_.name, text);
     return Scalar();
   }
@@ -180,6 +185,19 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   static constexpr size_t kKnownKeyBytes = 32;  // longer than any that counts
+  static constexpr size_t kUrlNameBytes = 512;  // of two folders' entries at the most
+
+  // "train2017/000000155379.jpg" of "http://images.cocodataset.org/train2017/000000155379.jpg"; ""
+  // where the URL has no such end. LVIS gives no other name.
+  static std::string NameInUrl(absl::string_view url) {
+    const size_t name = url.rfind('/');
+    const size_t folder = name == absl::string_view::npos || name == 0 ? absl::string_view::npos
+                                                                       : url.rfind('/', name - 1);
+    if (folder == absl::string_view::npos || folder + 1 == name || name + 1 == url.size() ||
+        url.size() - folder > kUrlNameBytes)
+      return "";
+    return std::string(url.substr(folder + 1));
+  }
 
   static List ListOf(absl::string_view key) {
     return key == "images"        ? List::kImages
@@ -214,7 +232,7 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
     if (in_box_) return FailEntry("has a bbox that is no list of four numbers");
     return true;
   }
-  bool Text(std::string* to, string_t& text) {
+  bool Text(std::string* to, const string_t& text) {
     status_ = builder_->Take(2 * static_cast<int64_t>(text.size()));
     if (!status_.ok()) return false;
     *to = text;
@@ -257,6 +275,8 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
           : key_ == "image_id"    ? &has_image_
           : key_ == "category_id" ? &has_category_
                                   : nullptr;
+    // Nobody refers to an annotation by its id.
+    if ((!is_integer || integer < 0) && to == &instance_.id) return true;
     if (!is_integer || integer < 0)
       return FailEntry(absl::StrCat("has ", real, " as '", key_, "', not an integer from 0 on"));
     if (has != nullptr && std::exchange(*has, true))
@@ -267,6 +287,7 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
 
   void BeginEntry() {
     image_ = {};
+    url_name_.clear();
     category_ = {};
     instance_ = {};
     segment_ = {};
@@ -277,7 +298,10 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
   bool EndEntry() {
     if (list_ == List::kImages) {
       if (!has_id_) return FailEntry("has no 'id'");
-      if (image_.file_name.empty()) return FailEntry("has no 'file_name'");
+      if (image_.file_name.empty() && !url_name_.empty() && !Text(&image_.file_name, url_name_))
+        return false;
+      if (image_.file_name.empty())
+        return FailEntry("has no 'file_name', nor a 'coco_url' that ends in a folder and a name");
       if (!Grow(kBytesPerImage)) return false;
       found_.images.push_back(std::move(image_));
     } else if (list_ == List::kCategories) {
@@ -320,6 +344,7 @@ class CocoEvents final : public nlohmann::json_sax<nlohmann::json> {
   bool seen_[4] = {};
   int64_t number_ = 0;  // of the entry in its list
   CocoAnnotations::Image image_;
+  std::string url_name_;  // of the image
   CocoAnnotations::Category category_;
   CocoAnnotations::Instance instance_;
   CocoAnnotations::Segment segment_;

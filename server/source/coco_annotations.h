@@ -19,7 +19,7 @@ struct CocoAnnotations {
   struct Image {
     int64_t id = 0;
     int64_t width = 0, height = 0;  // 0: not given
-    std::string file_name;
+    std::string file_name;          // where the file gives none, that of its coco_url (LVIS)
   };
   struct Category {
     int64_t id = 0;
@@ -30,7 +30,7 @@ struct CocoAnnotations {
     std::array<double, 4> box = {};  // left, top, width, height
     double area = 0;                 // of the box where the file gives none
     bool is_crowd = false;
-    int64_t id = -1;  // -1: it has none
+    int64_t id = -1;  // -1: it has none, or one that is no number from 0 on
   };
   struct Segment {
     int64_t offset = 0, bytes = 0;  // in the file; 0 bytes: there is none; -1: a text or a number

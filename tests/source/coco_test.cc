@@ -127,6 +127,58 @@ TEST_F(CocoTest, BoxesOfImagesWithoutASizeAreHeldAgainstTheEdgesThatAreKnown) {
               HasSubstr("[-2, 8, 498, 13], which reaches beyond its image; "));
 }
 
+TEST_F(CocoTest, WholeNumbersMayBeWrittenAsFloats) {
+  const auto dataset = MustOpen(
+      File(R"("annotations": [{"id": 8.0, "image_id": 1.0, "category_id": 5e0,
+        "bbox": [1, 2, 30, 4], "area": 7, "iscrowd": 1.0}])",
+           R"("images": [{"id": 1.0, "file_name": "a.jpg", "width": 20.0, "height": 1.0e1}])",
+           R"("categories": [{"id": 5.0, "name": "cat"}])"),
+      ", fields: {data: data, w: width, h: height, boxes: boxes, crowd: iscrowd, id: category_id}");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(
+      ReadFields(*dataset, 0),
+      ElementsAre("first", BytesOf<int64_t>({20}), BytesOf<int64_t>({10}),
+                  BytesOf<float>({1, 2, 20, 6}), BytesOf<int64_t>({1}), BytesOf<int64_t>({5})));
+}
+
+TEST_F(CocoTest, AnnotationsOfImagesThatAreNotListedAreLeftOutAndCounted) {
+  const auto dataset = MustOpen(File(R"("annotations": [
+      {"id": 7, "image_id": 77, "category_id": 99, "bbox": [1, 1, 2, 2]},
+      {"id": 8, "image_id": 2, "category_id": 5, "bbox": [1, 2, 3, 4]},
+      {"image_id": 0, "category_id": 5, "bbox": [1, 1, 2, 2]},
+      {"id": 9, "image_id": 1, "category_id": 2, "bbox": [0, 0, 1, 1]}])"));
+  ASSERT_NE(dataset, nullptr);
+  ASSERT_EQ(dataset->size(), 2);
+  EXPECT_EQ(ReadFields(*dataset, 0)[1], BytesOf<float>({0, 0, 1, 1}));
+  EXPECT_EQ(ReadFields(*dataset, 1)[1], BytesOf<float>({1, 2, 4, 6}));
+  EXPECT_THAT(dataset->notes(), HasSubstr("2 annotations of images that are not among the file's "
+                                          "left out, such as the annotation 7 of the image 77"));
+}
+
+TEST_F(CocoTest, IdsOfAnnotationsMayBeAnything) {
+  for (const char* id : {"-5", "1.5", "1e300", "100000000000000000000", "\"abc\"", "null"}) {
+    const auto dataset =
+        MustOpen(File(R"("annotations": [{"id": )" + std::string(id) +
+                      R"(, "image_id": 1, "category_id": 5, "bbox": [1, 2, 3, 4]}])"));
+    ASSERT_NE(dataset, nullptr) << id;
+    EXPECT_EQ(ReadFields(*dataset, 0)[1], BytesOf<float>({1, 2, 4, 6})) << id;
+  }
+}
+
+TEST_F(CocoTest, ImagesOfLvisAreNamedByTheEndOfTheirUrl) {
+  folder_.Write("p/train2017/000000155379.jpg", "of LVIS");
+  const auto dataset = MustOpen(File(R"("annotations": [])",
+                                     R"("images": [{"id": 155379, "width": 20, "height": 10,
+        "coco_url": "http://images.cocodataset.org/train2017/000000155379.jpg"},
+        {"coco_url": "http://x/no/b.jpg", "id": 155380, "file_name": "b.jpg"}])"));
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_EQ(ReadFields(*dataset, 0)[0], "of LVIS");
+  EXPECT_EQ(ReadFields(*dataset, 1)[0], "second");
+  EXPECT_THAT(ErrorOf(File(R"("annotations": [])",
+                           R"("images": [{"id": 1, "coco_url": "http://x/../outside.jpg"}])")),
+              AllOf(HasSubstr("../outside.jpg"), HasSubstr("record 0")));
+}
+
 TEST_F(CocoTest, WhatIsNoFileOfInstancesIsRefusedWithItsPlace) {
   const std::string good = R"("bbox": [1, 2, 3, 4])";
   EXPECT_EQ(ErrorOf(One(good)), "no error");
@@ -148,6 +200,16 @@ TEST_F(CocoTest, WhatIsNoFileOfInstancesIsRefusedWithItsPlace) {
       {R"({"images": [{"file_name": "a"}]})", "has no 'id'"},
       {R"({"images": [{"id": "1", "file_name": "a"}]})", "has no 'id'"},
       {R"({"images": [{"id": 1.5, "file_name": "a"}]})", "1.5 as 'id'"},
+      {R"({"images": [{"id": 1e20, "file_name": "a"}]})", "1e+20 as 'id'"},
+      {R"({"images": [{"id": 100000000000000000000, "file_name": "a"}]})", "1e+20 as 'id'"},
+      {R"({"images": [{"id": 1, "file_name": "a", "width": 1.5}]})", "1.5 as 'width'"},
+      {R"({"images": [{"id": 1, "coco_url": "a.jpg"}]})", "nor a 'coco_url'"},
+      {R"({"images": [{"id": 1, "coco_url": "http://a.jpg"}]})", "nor a 'coco_url'"},
+      {R"({"images": [{"id": 1, "coco_url": "/a.jpg"}]})", "nor a 'coco_url'"},
+      {R"({"images": [{"id": 1, "coco_url": "http://x/a/"}]})", "nor a 'coco_url'"},
+      {R"({"images": [{"id": 1, "coco_url": 7}]})", "nor a 'coco_url'"},
+      {R"({"images": [{"id": 1, "file_name": "a", "coco_url": "http://x/b/c"}, {"id": 2}]})",
+       "images[1], which has no 'file_name'"},
       {R"({"images": [{"id": -1, "file_name": "a"}]})", "-1 as 'id'"},
       {R"({"images": [{"id": 1, "id": 1, "file_name": "a"}]})", "two values 'id'"},
       {R"({"categories": [{"id": 1}]})", "categories[0], which has no 'name'"},
@@ -160,7 +222,7 @@ TEST_F(CocoTest, WhatIsNoFileOfInstancesIsRefusedWithItsPlace) {
       {One(R"("bbox": [1, 2, 1e300, 3])"), "finite"},
       {One(R"("bbox": [1, 2, 3, 4], "bbox": [1, 2, 3, 4])"), "two boxes"},
       {File(R"("annotations": [{"id": 4, "image_id": 3, "category_id": 5, "bbox": [1, 2, 3, 4]}])"),
-       "annotation 4 of the image 3, which is not among"},
+       "no annotation of an image that is among its images, but the annotation 4 of the image 3"},
       {File(R"("annotations": [{"image_id": 1, "category_id": 9, "bbox": [1, 2, 3, 4]}])"),
        "annotations[0] of the category 9, which is not among"},
       {File(R"("annotations": [])",

@@ -14,6 +14,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/units.h"
 #include "server/source/annotated_images.h"
 #include "server/source/coco_annotations.h"
 #include "server/source/coco_masks.h"
@@ -121,17 +122,29 @@ class Coco final : public AnnotatedImagesFormat {
           "gives no image 'width' and 'height', without which there are no masks; ", kCureOfSizes));
     }
     // By image, and in the file's order within one.
-    std::vector<size_t> image_of(found->instances.size());
+    // Those of images that are not there are left out: images are often taken out of a file alone.
+    std::vector<size_t> image_of(found->instances.size()), order;
+    std::string stray;  // the first one that is left out
     for (size_t i = 0; i < found->instances.size(); ++i) {
       const auto image = images.find(found->instances[i].image_id);
-      if (image == images.end())
-        return absl::InvalidArgumentError(
-            absl::StrCat("has ", NameOf(found->instances, i), " of the image ",
-                         found->instances[i].image_id, ", which is not among its images"));
-      image_of[i] = image->second;
+      if (image != images.end()) {
+        image_of[i] = image->second;
+        order.push_back(i);
+      } else if (stray.empty()) {
+        stray = absl::StrCat(NameOf(found->instances, i), " of the image ",
+                             found->instances[i].image_id);
+      }
     }
-    std::vector<size_t> order(found->instances.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    if (order.empty() && !stray.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("has no annotation of an image that is among its images, but ", stray));
+    }
+    if (!stray.empty()) {
+      absl::StrAppend(
+          &builder->notes, builder->notes.empty() ? "" : ", ",
+          FormatCount(static_cast<int64_t>(image_of.size() - order.size()), "annotation"),
+          " of images that are not among the file's left out, such as ", stray);
+    }
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return image_of[a] < image_of[b]; });
 
@@ -193,9 +206,12 @@ const Registrar kRegistrar(
         "float32[?,4], left, top, right and bottom edge; `labels` int64[?], 0 to the number of "
         "categories less one, in the order of their ids, whose names are the classes; `image_id`; "
         "`area` and `iscrowd`. `fields` can also name `category_id`, `width`, `height`, "
-        "`file_name`, `masks` and `instance`. An image without annotations has no boxes. `masks` "
-        "is "
-        "a PNG of labels, which `decode: {in: masks, out: mask, mode: index}` reads: a pixel holds "
+        "`file_name`, `masks` and `instance`. An image without annotations has no boxes; "
+        "annotations of images that "
+        "the file does not list are left out. The name of an image without `file_name` is the end "
+        "of its `coco_url`, folder and name, as in LVIS. `masks` "
+        "is a PNG of labels, which `decode: {in: masks, out: mask, mode: index}` reads: a pixel "
+        "holds "
         "the number of its instance, 1 for the first box of the record, and 0 where none is; where "
         "two overlap, the later one covers. Polygons and both kinds of run lengths cover the "
         "pixels "
