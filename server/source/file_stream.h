@@ -24,6 +24,9 @@ absl::Status ReadFileAt(int fd, int64_t offset, void* to, size_t bytes, const st
 // it is no text that can be read in any order.
 absl::Status CheckIsPlainText(absl::string_view head, const std::string& what);
 
+// What text files of Windows begin with; no part of their text.
+inline constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 // Owned by one thread. The file is as long as it was when it was found: what is appended meanwhile
 // is not seen.
 class FileStream {

@@ -76,6 +76,10 @@ TEST_F(RecordFilesTest, CifarClassNamesComeFromTheFolderWhereItHasThem) {
   EXPECT_EQ(opener_.MustOpen("{format: cifar10, root: root}")->classes()[0], "airplane");
   folder_.Write("batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
   EXPECT_EQ(opener_.MustOpen("{format: cifar10, root: root}")->classes()[9], "j");
+  folder_.Write("batches.meta.txt",
+                "\xef\xbb\xbf"
+                "a\r\nb\r\nc\nd\ne\nf\ng\nh\ni\nj\r\n");
+  EXPECT_EQ(opener_.MustOpen("{format: cifar10, root: root}")->classes()[0], "a");
   folder_.Write("batches.meta.txt", "a\nb\n");
   ExpectRefused("{format: cifar10, root: root}", absl::StatusCode::kInvalidArgument,
                 {"batches.meta.txt", "2 class names"});

@@ -75,6 +75,14 @@ TEST_F(VocTest, OtherClassesAreSortedOrGiven) {
               AllOf(HasSubstr("'robot'"), HasSubstr("a.xml"), HasSubstr("'classes'")));
 }
 
+TEST_F(VocTest, ListsAndAnnotationsMayBeginWithAByteOrderMark) {
+  const auto dataset = Open("\xef\xbb\xbf" + Annotation(Object("dog")), "",
+                            "\xef\xbb\xbf"
+                            "a\r\n\r\n");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ(ReadFields(**dataset, 0)[0], "picture");
+}
+
 TEST_F(VocTest, WhatIsNoAnnotationIsRefusedWithFileAndLine) {
   const struct {
     std::string xml, words;

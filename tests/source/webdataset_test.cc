@@ -118,6 +118,11 @@ TEST_F(WebdatasetTest, ClassesAreNamedByAListOrAFile) {
   EXPECT_THAT(opener_.MustOpen(by_file)->classes(), ElementsAre("a cat", "\xff\xfe", ""));
   folder_.Write("names", "owl\n");
   EXPECT_THAT(opener_.MustOpen(by_file)->classes(), ElementsAre("owl"));
+  // As Windows writes it.
+  folder_.Write("names", "\xef\xbb\xbfowl\r\na cat\r\n\r\nb\rc\r\n");
+  EXPECT_THAT(opener_.MustOpen(by_file)->classes(), ElementsAre("owl", "a cat", "", "b\rc"));
+  folder_.Write("names", "owl\r\ncat");
+  EXPECT_THAT(opener_.MustOpen(by_file)->classes(), ElementsAre("owl", "cat"));
   ExpectRefused("{format: webdataset, root: root, class_file: nowhere}", {"nowhere"},
                 absl::StatusCode::kNotFound);
   ExpectRefused("{format: webdataset, root: root, class_file: names, classes: [a]}",

@@ -8,7 +8,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "server/source/digest.h"
+#include "server/source/file_stream.h"
 #include "server/source/format.h"
 #include "server/source/interleave.h"
 
@@ -185,7 +187,7 @@ class Cifar : public Format {
     }
     return fields;
   }
-  int64_t sections_version() const override { return 1; }
+  int64_t sections_version() const override { return 2; }
 
   absl::Status BuildIndex(const DatasetLocation& location, IndexBuilder* builder) const override {
     const absl::StatusOr<struct stat> there = builder->DependOn(*location.root, location.path);
@@ -286,7 +288,7 @@ class Cifar : public Format {
     absl::StatusOr<struct stat> info = builder->DependOn(root, path);
     if (info.ok()) {
       FW_ASSIGN_OR_RETURN(std::string text, ReadHead(root, path, 4096));
-      for (absl::string_view line : absl::StrSplit(text, '\n')) {
+      for (absl::string_view line : absl::StrSplit(absl::StripPrefix(text, kByteOrderMark), '\n')) {
         line = absl::StripAsciiWhitespace(line);
         if (!line.empty()) names.emplace_back(line);
       }

@@ -55,7 +55,6 @@ absl::Status ParamType<CsvDelimiter>::Check(const CsvDelimiter&, const Constrain
 namespace {
 
 constexpr absl::string_view kSuffixes[] = {".csv"}, kTabSuffixes[] = {".csv", ".tsv"};
-constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 struct CsvParams {
   std::vector<std::string> files;

@@ -23,7 +23,6 @@ namespace feedwater::server {
 namespace {
 
 constexpr absl::string_view kSuffixes[] = {".jsonl", ".ndjson"};
-constexpr absl::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr size_t kMaxColumns = 10'000;
 constexpr int64_t kBytesPerColumn = 256;
 

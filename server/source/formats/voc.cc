@@ -15,7 +15,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "server/source/annotated_images.h"
+#include "server/source/file_stream.h"
 #include "server/source/voc_annotation.h"
 
 namespace feedwater::server {
@@ -135,7 +137,8 @@ class Voc final : public AnnotatedImagesFormat {
                         ReadHead(*location.root, path, static_cast<size_t>(info.st_size)));
     std::vector<std::string> names;
     int64_t line = 0;
-    for (const absl::string_view row : absl::StrSplit(text, '\n')) {
+    for (const absl::string_view row :
+         absl::StrSplit(absl::StripPrefix(text, kByteOrderMark), '\n')) {
       ++line;
       const std::vector<absl::string_view> words = absl::StrSplit(
           absl::StripAsciiWhitespace(row), absl::ByAnyChar(" \t"), absl::SkipEmpty());

@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "server/base/units.h"
 #include "server/source/column_format.h"
+#include "server/source/file_stream.h"
 #include "server/source/file_window.h"
 #include "server/source/tar.h"
 #include "server/source/tar_index.h"
@@ -158,7 +159,8 @@ class Webdataset final : public ColumnFormat {
  public:
   explicit Webdataset(WebdatasetParams params)
       : ColumnFormat(params.fields), params_(std::move(params)) {}
-  int64_t sections_version() const override { return 2; }
+  // 3: lines of class_file without carriage returns and a byte order mark.
+  int64_t sections_version() const override { return params_.class_file.empty() ? 2 : 3; }
 
  protected:
   absl::Status FindRecords(const DatasetLocation& location, IndexBuilder* builder,
@@ -250,7 +252,10 @@ class Webdataset final : public ColumnFormat {
           absl::StrCat(what, " has more than ", FormatBytes(kMaxClassFileBytes)));
     }
     FW_RETURN_IF_ERROR(builder->Take(static_cast<int64_t>(text.size())));
-    for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(text, "\n"), '\n')) {
+    const absl::string_view lines =
+        absl::StripSuffix(absl::StripPrefix(text, kByteOrderMark), "\n");
+    for (absl::string_view line : absl::StrSplit(lines, '\n')) {
+      absl::ConsumeSuffix(&line, "\r");
       if (builder->classes.size() == kMaxClasses) {
         return absl::InvalidArgumentError(
             absl::StrCat(what, " names more than ", kMaxClasses, " classes"));
