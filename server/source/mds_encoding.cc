@@ -110,7 +110,8 @@ MdsEncoding ParseMdsEncoding(absl::string_view text) {
   if (encoding.number != nullptr) {
     encoding.kind = Kind::kNumber;
     encoding.bytes = encoding.number->bytes;
-  } else if (text == "bytes" || text == "jpeg" || text == "png" || text == "jpeg_array") {
+  } else if (text == "bytes" || text == "jpeg" || text == "png" || text == "jpegarray" ||
+             text == "jpeg_array") {
     encoding.kind = Kind::kBytes;
   } else if (text == "str" || text == "json" || text == "str_int" || text == "str_float" ||
              text == "str_decimal") {

@@ -126,6 +126,15 @@ TEST_F(MdsTest, NumbersAreNumbersAndTextsAreTexts) {
               AllOf(HasSubstr("column 'u64'"), HasSubstr("18446744073709551615")));
 }
 
+TEST_F(MdsTest, PicturesInTheirFilesFormatsAreBytes) {
+  WriteColumns({{"j", "jpeg"}, {"a", "jpegarray"}, {"p", "png"}},
+               {{"\xff\xd8j", "\xff\xd8", "\x89P"}});
+  const auto dataset = opener_.MustOpen(Yaml());
+  EXPECT_EQ(FieldOf(*dataset, 0, "j"), "\xff\xd8j");
+  EXPECT_EQ(FieldOf(*dataset, 0, "a"), "\xff\xd8");
+  EXPECT_EQ(FieldOf(*dataset, 0, "p"), "\x89P");
+}
+
 TEST_F(MdsTest, ArraysCarryTheirTypeOrNotAndTheirShapeOrNot) {
   const std::string ones = MdsNumberText(1.0f) + MdsNumberText(2.0f);
   const std::string wide = MdsNumberText(uint32_t{5}) + MdsNumberText(UINT32_MAX);

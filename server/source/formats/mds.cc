@@ -473,7 +473,7 @@ const Registrar kRegistrar(
     "mds",
     DeclareFormat<Mds>(
         "Shards of MosaicML Streaming (MDSWriter) with their index.json; its columns are the "
-        "columns. bytes, jpeg, png and jpeg_array are bytes as they are stored; str, json, "
+        "columns. bytes, jpeg, png and jpegarray are bytes as they are stored; str, json, "
         "str_int, "
         "str_float and str_decimal are text; numbers are numbers; ndarray, with or without type "
         "and shape, and pil (RGB as [height, width, 3], L as [height, width, 1]) are arrays. "
