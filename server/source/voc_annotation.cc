@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -104,7 +105,7 @@ class Reader {
     }
     if (path == "difficult") {
       int64_t difficult = 0;
-      Number(text, &difficult);
+      if (!absl::EqualsIgnoreCase(text, "unspecified")) Number(text, &difficult);
       object.is_difficult = difficult != 0;
       return;
     }
@@ -118,8 +119,16 @@ class Reader {
     }
   }
 
+  // A whole number, also as "64.0"; none where nothing is written.
   void Number(absl::string_view text, int64_t* to) {
-    if (absl::SimpleAtoi(text, to) && *to >= 0 && static_cast<double>(*to) <= kLargestSide) return;
+    *to = 0;
+    double number = 0;
+    if (text.empty()) return;
+    if (absl::SimpleAtod(text, &number) && number >= 0 && number <= kLargestSide &&
+        number == std::trunc(number)) {
+      *to = static_cast<int64_t>(number);
+      return;
+    }
     Fail(absl::StrCat("'", Printable(text.substr(0, 40)), "' as ",
                       path_.substr(path_.rfind('/') + 1)));
   }

@@ -83,6 +83,22 @@ TEST_F(VocTest, ListsAndAnnotationsMayBeginWithAByteOrderMark) {
   EXPECT_EQ(ReadFields(**dataset, 0)[0], "picture");
 }
 
+TEST_F(VocTest, SizesMayBeFloatsAndDifficultUnspecified) {
+  const auto dataset = MustOpen(
+      "<annotation><size><width>20.0</width><height> 1e1 </height><depth/></size>" +
+          Object("dog", "<difficult/>") + Object("cat", "<difficult>Unspecified</difficult>") +
+          Object("cat", "<difficult>1.0</difficult>") + "</annotation>",
+      ", fields: {data: data, width: width, height: height, difficult: difficult}");
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_THAT(ReadFields(*dataset, 0),
+              ElementsAre("picture", BytesOf<int64_t>({20}), BytesOf<int64_t>({10}),
+                          BytesOf<int64_t>({0, 0, 1})));
+  const auto unsized = MustOpen("<annotation><size><width></width><height/></size>" +
+                                Object("dog") + "</annotation>");
+  ASSERT_NE(unsized, nullptr);
+  EXPECT_THAT(unsized->notes(), HasSubstr("1 image without width and height"));
+}
+
 TEST_F(VocTest, WhatIsNoAnnotationIsRefusedWithFileAndLine) {
   const struct {
     std::string xml, words;
@@ -99,6 +115,9 @@ TEST_F(VocTest, WhatIsNoAnnotationIsRefusedWithFileAndLine) {
       {Annotation(Object("cat", "<bndbox><xmin>nan</xmin></bndbox>")), "'nan' as xmin"},
       {Annotation(Object("cat", "<bndbox><xmin>1e99</xmin></bndbox>")), "'1e99' as xmin"},
       {"<annotation><size><width>-1</width></size></annotation>", "'-1' as width"},
+      {"<annotation><size><width>20.5</width></size></annotation>", "'20.5' as width"},
+      {"<annotation><size><width>nan</width></size></annotation>", "'nan' as width"},
+      {"<annotation><size><width>1e10</width></size></annotation>", "'1e10' as width"},
       {Annotation("<object><name>" + std::string(5000, 'x')), "more than 4096 bytes"},
       {Annotation("\n\n<a><b>\xff</b></a>"), "in line"},
   };
