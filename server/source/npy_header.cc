@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "server/base/yaml.h"
 
 namespace feedwater::server {
@@ -73,6 +74,7 @@ absl::StatusOr<Shape> ShapeOf(absl::string_view text) {
   for (absl::string_view part : absl::StrSplit(text, ',')) {
     part = absl::StripAsciiWhitespace(part);
     if (part.empty()) continue;
+    absl::ConsumeSuffix(&part, "L");  // a `long` of Python 2: (3L, 4L)
     int64_t axis = 0;
     if (!absl::SimpleAtoi(part, &axis) || axis < 0 || shape.size() == kMaxAxes)
       return Damaged(absl::StrCat("its shape is (", Printable(text), ")"));

@@ -21,7 +21,8 @@ class NpyTest : public ColumnTest {
 };
 
 TEST_F(NpyTest, TheFirstAxisAreTheRecords) {
-  folder_.Write("x.npy", NpyText("<f4", "(3, 2)", Bytes<float>({1, 2, 3, 4, 5, 6})));
+  // As Python 2 wrote the numbers of a shape.
+  folder_.Write("x.npy", NpyText("<f4", "(3L, 2L)", Bytes<float>({1, 2, 3, 4, 5, 6})));
   folder_.Write("y.npy", NpyText("<i4", "(3,)", Bytes<int32_t>({7, -8, 9})));
   folder_.Write("z.npy", NpyText("|u1", "(3, 4, 5, 3)", RandomBytes(180, 1)));
   const auto dataset = opener_.MustOpen(all_);
@@ -62,6 +63,8 @@ TEST_F(NpyTest, WhatCannotBeReadIsRefusedWithItsCure) {
       {NpyText("<f8", "(1152921504606846976, 0)", ""), "records without elements"},
       {NpyText("<f8", "(4611686018427387904, 4)", one), "more than the file has"},
       {NpyText("<f8", "(-1,)", one), "its shape is"},
+      {NpyText("<f8", "(L,)", one), "its shape is"},
+      {NpyText("<f8", "(1LL,)", one), "its shape is"},
       {NpyText("<f8", "x", one), "no shape"},
       {NpyText("<f8", "(1,)", one).substr(0, 40), "ends within its header"},
       {"hello, this is no array at all", "does not begin with"},
