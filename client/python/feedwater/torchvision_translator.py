@@ -274,11 +274,12 @@ class Translator(Steps):
         )
 
     def scale_jitter(self, values: dict[str, Any]) -> None:
-        """ScaleJitter."""
+        """ScaleJitter, which holds the first of two numbers against the width."""
         self._refuse_floats("scale_jitter")
+        size = _one_or_list(values["target_size"])
         self._emit(
             "scale_jitter",
-            target_size=_one_or_list(values["target_size"]),
+            target_size=size[::-1] if isinstance(size, list) else size,
             scale_range=listed(values["scale_range"]),
             interpolation=self._interpolation(values),
         )

@@ -87,7 +87,7 @@ TRANSLATED: Table = {
             fake(
                 "ScaleJitter",
                 V2,
-                target_size=(64, 64),
+                target_size=(48, 64),
                 scale_range=(0.5, 2.0),
                 interpolation=InterpolationMode.BILINEAR,
                 antialias=True,
@@ -111,7 +111,7 @@ TRANSLATED: Table = {
         ],
         [
             {"random_zoom_out": {"side_range": [1.0, 3.0]}},
-            {"scale_jitter": {"target_size": [64, 64], "scale_range": [0.5, 2.0]}},
+            {"scale_jitter": {"target_size": [64, 48], "scale_range": [0.5, 2.0]}},
             {"random_resize": {"min_size": 32, "max_size": 41}},
             {"random_short_side": {"min_size": [32, 40], "max_size": 90}},
         ],
