@@ -30,7 +30,6 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
 }
 _STDLIB: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())  # Python 3.10
-_ADDRESSES = ("mirrors", "resources", "url", "urls")  # where a dataset is downloaded from
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -234,17 +233,6 @@ class Script:
             if not is_known and star.lineno > max(lines):
                 return star
         return None
-
-    def patches(self) -> list[ast.AST]:
-        """Return where the script sets attributes of torch's and torchvision's own classes."""
-        return [
-            node
-            for node in self.nodes
-            if isinstance(node, ast.Attribute)
-            and not isinstance(node.ctx, ast.Load)
-            and node.attr not in _ADDRESSES
-            and self.dotted(node).startswith(("torchvision.", "torch.utils.data."))
-        ]
 
     def assignments(self, name: ast.Name) -> list[tuple[Optional[ast.expr], ast.AST]]:
         """Return what a name is assigned in the nearest scope that assigns it: values and places.

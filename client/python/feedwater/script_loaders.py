@@ -18,6 +18,7 @@ from .script_changes import Changes
 from .script_datasets import Datasets
 from .script_dicts import NOT_NEEDED, Dicts
 from .script_order import Orders
+from .script_patches import Patches
 from .script_report import Report
 from .script_roots import root_name
 from .script_text import printable
@@ -115,7 +116,7 @@ class Migrator:
             self._report.cannot(script.tree, "no torch.utils.data.DataLoader is in it")
         for node, reason in unknown:
             self._report.cannot(node, reason)
-        patches = script.patches()
+        patches = Patches(script).places() if loaders else []
         for call in loaders:
             script.met = dict.fromkeys(patches, "a class")
             self._loader(call)
