@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, Optional
 
+from .script_classes import Classes
 from .script_options import Options
 from .script_text import lines, parse, read
 from .script_uses import Uses
@@ -50,6 +51,7 @@ class Script:
         What was assumed while values were read: defaults of options.
     met : dict of node to str
         Where names that were followed may be changed, and how those are written; `follow` fills it.
+    classes : Classes
     """
 
     def __init__(self, path: str) -> None:
@@ -72,6 +74,7 @@ class Script:
         self.met: dict[ast.AST, str] = {}
         for node in self.nodes:
             self._take(node)
+        self.classes = Classes(self)
         self._uses = Uses(self)
         self.options = Options(self, self._uses)
 

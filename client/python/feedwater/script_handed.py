@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Optional, Union
 
 from .script_dynamic import called_name
 from .script_functions import FUNCTIONS, Function, Functions
-from .script_uses import LOGS, PURE
+from .script_given import LOGS, PURE
 
 if TYPE_CHECKING:
     from .script import Script

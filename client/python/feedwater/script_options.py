@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Optional, Union
 
 from .script_command_line import CommandLine
 from .script_functions import FUNCTIONS, Function, Functions
+from .script_given import LOGS, PURE
 from .script_handed import Handed
 from .script_parser import Parser
-from .script_uses import LOGS, PURE, Uses
+from .script_uses import Uses
 
 if TYPE_CHECKING:
     from .script import Script

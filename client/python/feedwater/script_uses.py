@@ -11,6 +11,9 @@ import ast
 from typing import TYPE_CHECKING, Optional, Union
 
 from .script_dynamic import Dynamic, is_self
+from .script_given import HOLDERS, Given
+from .script_inner import Inner
+from .torchvision_transforms import TRANSFORMS
 
 if TYPE_CHECKING:
     from .script import Script
@@ -27,26 +30,18 @@ _READS = {
 # Methods that only look, but whose results may hold parts of what they looked at.
 _VIEWS = {"copy", "get", "items", "numpy", "reshape", "unsqueeze", "values", "view", "__getitem__"}
 # Attributes of datasets that decide nothing once they are made.
-_IDLE = {"class_to_idx", "classes", "root", "shape"}
+_IDLE = {
+    "__doc__", "__module__", "__name__", "__qualname__", "class_to_idx", "classes", "device",
+    "dtype", "ndim", "root", "shape", "split", "train",
+}  # fmt: skip
 # Attributes of datasets with entries that cannot be changed.
 _RECORDS = {"data", "imgs", "samples", "targets"}
-_LOADERS_DATASET = {"data_source", "dataset", "datasets"}
-PURE = {
-    "all", "any", "bool", "float", "hash", "id", "int", "isinstance", "len", "max", "min", "print",
-    "range", "repr", "str", "sum", "type",
+# Attributes that hold what can be changed, and are no methods.
+_PARTS = {
+    *_RECORDS, "T", "__class__", "data_source", "dataset", "datasets", "sampler",
+    *(word for transform in TRANSFORMS.values() for word in transform.parameters),
+    "target_transform", "transform", "transforms",
 }  # fmt: skip
-# What they return holds the entries of what they are given.
-_COPIES = {
-    "dict", "enumerate", "iter", "list", "next", "reversed", "set", "sorted", "tuple", "zip",
-}  # fmt: skip
-_PURE_OF_MODULES = {
-    "collections.Counter", "copy.deepcopy", "json.dumps", "numpy.array",
-    "numpy.bincount", "numpy.unique", "os.fspath",
-    "os.path.exists", "os.path.isdir", "os.path.join", "pprint.pprint", "torch.tensor",
-}  # fmt: skip
-LOGS = {"critical", "debug", "error", "exception", "info", "warning"}
-_HOLDERS = ("torchvision.", "torch.nn.")
-_LOADERS = "torch.utils.data."
 _LOOKS = (
     ast.Assert, ast.Compare, ast.Delete, ast.Expr, ast.FormattedValue, ast.If, ast.JoinedStr,
     ast.UnaryOp, ast.While,
@@ -62,6 +57,8 @@ class Uses:
         self._attributes: dict[str, list[ast.Attribute]] = {}
         self._outer: dict[str, ast.AST] = {}  # names of `global` and `nonlocal`
         self._dynamic = Dynamic(script)
+        self._given = Given(script)
+        self._inner = Inner(script)
         self._known: dict[tuple[Variable, bool], list[ast.AST]] = {}
         for node in script.nodes:
             if isinstance(node, ast.Name):
@@ -138,7 +135,10 @@ class Uses:
         """Return the uses of a variable, and those that may be."""
         scope, name, is_of_self = variable
         if not is_of_self:
-            return [n for n in self._names.get(name, []) if self._script.binding(n) is scope]
+            names = [n for n in self._names.get(name, []) if self._script.binding(n) is scope]
+            # Of a class, which is read as CLASS.NAME, too.
+            is_class = isinstance(scope, ast.ClassDef)
+            return [*names, *(self._attributes.get(name, []) if is_class else [])]
         return [n for n in self._attributes.get(name, []) if not self._is_elsewhere(n, scope)]
 
     def _is_elsewhere(self, node: ast.Attribute, owner: Optional[ast.AST]) -> bool:
@@ -148,14 +148,9 @@ class Uses:
     def _is_of_other(self, node: ast.AST, owner: Optional[ast.AST]) -> bool:
         """Tell whether a node stands in a class that has to do with no other."""
         other = self._script.class_of(node)
-        if other is owner:
+        if other is None or owner is None:
             return False
-        if not isinstance(other, ast.ClassDef) or not isinstance(owner, ast.ClassDef):
-            return False
-        return not any(
-            isinstance(base, ast.Name) and base.id in (owner.name, other.name)
-            for base in [*other.bases, *owner.bases]
-        )
+        return not self._script.classes.are_related(other, owner)
 
     # --- values
 
@@ -175,7 +170,7 @@ class Uses:
                 return False
             elif isinstance(node, ast.Call):
                 name = self._script.dotted(node.func)
-                if name.startswith((*_HOLDERS, "torch.utils.")):
+                if name.startswith((*HOLDERS, "torch.utils.")):
                     return False
             elif isinstance(node, ast.Attribute):
                 default = self._script.options.declared(node)
@@ -210,6 +205,7 @@ class Uses:
         found: list[ast.AST] = [p for _, p in assigned if isinstance(p, ast.AugAssign)]
         if is_of_self:
             found += self._sets(start)
+        found += self._stored_outside(start)
         values = [value for value, _ in assigned if value is not None]
         if self._is_plain(values):
             return found
@@ -222,6 +218,7 @@ class Uses:
             variable, is_part = work.pop()
             if variable is not start and variable[2]:
                 found += self._sets(variable)
+            found += self._stored_outside(variable)
             has_plain = self._has_plain_entries(variable)
             aliases = [
                 (other, is_part)
@@ -253,13 +250,29 @@ class Uses:
         found: list[ast.AST] = []
         for alias, is_part in aliases:
             variable = self._variable(alias)
-            if variable is None or (variable, is_part) in seen:
+            if variable is None:
+                continue
+            if not isinstance(self._script.parents[alias], ast.AugAssign):  # that adds it
+                found += self._augmented(variable)
+            if (variable, is_part) in seen:
                 continue
             seen.add((variable, is_part))
             work.append((variable, is_part))
             if not variable[2] and variable[1] in self._outer:
                 found.append(self._outer[variable[1]])
         return found
+
+    def _augmented(self, variable: Variable) -> list[ast.AST]:
+        """Return where `NAME += ...` changes in place what a variable holds."""
+        places = [place for _, place in self._values(variable)]
+        statements = [p if isinstance(p, ast.stmt) else self._script.parents[p] for p in places]
+        return [place for place in statements if isinstance(place, ast.AugAssign)]
+
+    def _stored_outside(self, variable: Variable) -> list[ast.AST]:
+        """Return where `CLASS.NAME` is set of what the body of a class assigns."""
+        if variable[2] or not isinstance(variable[0], ast.ClassDef):
+            return []
+        return [use for use in self._attributes.get(variable[1], []) if not _is_load(use)]
 
     def _is_of_records(self, use: ast.AST) -> bool:
         parent = self._script.parents[use]
@@ -285,42 +298,20 @@ class Uses:
         found += (
             node for node in self._dynamic.of_self() if not self._is_of_other(node, variable[0])
         )
+        if variable[0] is not None:
+            found += self._script.classes.properties(variable[0], variable[1])
         return found + self._dynamic.sets(variable[1])
 
     def _through_loaders(
         self, work: list[tuple[Variable, bool]], seen: set[tuple[Variable, bool]]
     ) -> list[ast.AST]:
         """Return changes of any `LOADER.dataset`, and note what else holds it."""
-        found: list[ast.AST] = []
-        for name in sorted(_LOADERS_DATASET):
-            for use in self._attributes.get(name, []):
-                # No loader lets its own be set.
-                if is_self(use.value) or self._script.dotted(use) or not _is_load(use):
-                    continue
-                change, held, _ = self._use(use, False, False)
-                is_loader = self._may_be_loader(use.value)
-                if change is not None and (is_loader or _is_set(change)):
-                    found.append(change)
-                if is_loader:
-                    found += self._add([(alias, False) for alias in held], work, seen)
+        found: list[ast.AST] = list(self._inner.kept)
+        for use, _ in self._inner.places:
+            change, held, _ = self._use(use, False, False)
+            found += [] if change is None else [change]
+            found += self._add([(alias, False) for alias in held], work, seen)
         return found
-
-    def _may_be_loader(self, node: ast.expr) -> bool:
-        while isinstance(node, (ast.Subscript, ast.Call)):
-            node = node.value if isinstance(node, ast.Subscript) else node.func
-        if isinstance(node, ast.Attribute):
-            word = node.attr
-        else:
-            word = node.id if isinstance(node, ast.Name) else "loader"
-        words = ("load", "set", "sampl", "split", "train", "val", "test", "dl")
-        if any(part in word.lower() for part in words):
-            return True
-        variable = self._variable(node)
-        values = self._values(variable) if variable is not None else []
-        return any(
-            isinstance(value, ast.Call) and self._script.dotted(value.func).startswith(_LOADERS)
-            for value, _ in values
-        )
 
     def _use(
         self, use: ast.expr, has_plain: bool, is_loaders: bool
@@ -345,8 +336,10 @@ class Uses:
                         return None, held, False
                     child = call
                     continue
-                if parent.attr in _IDLE:
-                    return None, held, False
+                if parent.attr not in _PARTS and not is_loaders:
+                    is_read = parent.attr in _IDLE | _READS
+                    is_read = is_read or (has_plain and parent.attr in _VIEWS)
+                    return (None if is_read else parent), held, False
                 attribute, has_plain, child = parent.attr, False, parent
                 continue
             if isinstance(parent, ast.Subscript):
@@ -364,8 +357,9 @@ class Uses:
                 child = parent
                 continue
             if isinstance(parent, ast.Call) and child is not parent.func:
-                is_new = has_plain or (child is use and self._is_dataset(use))
-                kind = "none" if is_loaders else self._handed(parent, has_plain, is_new)
+                is_new = has_plain or attribute in _RECORDS - {"data"}
+                is_new = is_new or (child is use and self._is_dataset(use))
+                kind = "none" if is_loaders else self._given.does(parent, has_plain, is_new)
                 if kind == "held":
                     has_plain, child = False, parent
                     continue
@@ -394,10 +388,11 @@ class Uses:
             if isinstance(parent, ast.BinOp) and has_plain:
                 return None, held, False
             if isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
-                is_read = attribute in _RECORDS or has_plain or (
-                    child is use and self._is_dataset(use)
-                )  # fmt: skip
-                return (None if is_read or child is not parent.iter else parent), held, False
+                if child is not parent.iter or has_plain:
+                    return None, held, False
+                if attribute in _RECORDS or (child is use and self._is_dataset(use)):
+                    return self._changed_entry(parent.target), held, False
+                return parent, held, False
             if is_loaders:
                 return None, held, False
             if isinstance(parent, (
@@ -409,6 +404,23 @@ class Uses:
                 continue
             return parent, held, False
 
+    def _changed_entry(self, target: ast.expr) -> Optional[ast.AST]:
+        """Return where what a loop gets of records is changed in place: a row of an array, say."""
+        for name in ast.walk(target):
+            variable = self._variable(name)
+            for use in self._uses(variable) if variable is not None else []:
+                parent = self._script.parents[use]
+                if isinstance(parent, ast.AugAssign) and parent.target is use:
+                    return parent
+                if isinstance(parent, ast.Attribute) and parent.attr.endswith("_"):
+                    return parent
+                is_owner = isinstance(parent, (ast.Attribute, ast.Subscript)) and (
+                    parent.value is use and not _is_load(parent)
+                )
+                if is_owner:
+                    return parent
+        return None
+
     def _is_dataset(self, use: ast.expr) -> bool:
         variable = self._variable(use)
         values = [value for value, _ in self._values(variable)] if variable is not None else []
@@ -418,47 +430,9 @@ class Uses:
             for value in values
         )
 
-    def _handed(self, call: ast.Call, has_plain: bool, is_new: bool) -> str:
-        """Tell what a call does with what it is given: none, held, loaded, change.
-
-        Parameters
-        ----------
-        call : ast.Call
-        has_plain, is_new : bool
-            Whether it is given what has plain entries alone, or makes its entries anew.
-        """
-        script = self._script
-        name = script.dotted(call.func)
-        if name.startswith(_LOADERS):
-            return "loaded"
-        if name.startswith(_HOLDERS):
-            return "held"
-        if name in _PURE_OF_MODULES:
-            return "none"
-        if isinstance(call.func, ast.Name) and not name and not script.assignments(call.func):
-            if call.func.id in PURE:
-                return "none"
-            if call.func.id in _COPIES:
-                return "none" if is_new else "held"
-        method = call.func.attr if isinstance(call.func, ast.Attribute) and not name else ""
-        is_copied = method == "update" and has_plain
-        return "none" if method in LOGS or is_copied else "change"
-
 
 def _is_load(node: ast.expr) -> bool:
     return isinstance(getattr(node, "ctx", None), ast.Load)
-
-
-def _is_set(node: ast.AST) -> bool:
-    """Tell whether a change is not a hand-over: it sets something, or calls a method of it."""
-    return isinstance(node, (ast.Attribute, ast.Subscript)) or (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and any(
-            isinstance(inner, ast.Attribute) and inner.attr in _LOADERS_DATASET
-            for inner in ast.walk(node.func.value)
-        )
-    )
 
 
 def _owners(target: ast.expr) -> Optional[list[ast.expr]]:
