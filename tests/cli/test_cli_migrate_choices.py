@@ -66,9 +66,9 @@ RUN = {
         + "print(Data.train, Data.test, len(Data.ds))\n"
     ),
     "by a sampler that goes": (
-        f"{BRANCHES}other = datasets.MNIST('/a', train=False)\n"
+        f"{BRANCHES}"
         "s = torch.utils.data.RandomSampler(ds)\ntrain = DataLoader(ds, shuffle=True)\n"
-        f"test = DataLoader(other, sampler=s)\n{SHOW.format('list(range(10))')}"
+        f"test = DataLoader(ds, sampler=s)\n{SHOW.format('list(range(10))')}"
     ),
 }
 

@@ -10,13 +10,13 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
-from ._pipeline_schema import OPS
 from .arguments import ELSEWHERE
 from .pipeline import Pipeline
 from .script import Script, is_none
 from .script_changes import Changes
 from .script_datasets import Datasets
 from .script_dicts import NOT_NEEDED, Dicts
+from .script_draws import Draws, Translation
 from .script_order import Orders
 from .script_patches import Patches
 from .script_report import Report
@@ -31,35 +31,12 @@ _LOADER_ARGUMENTS = [
 
 
 @dataclass
-class _Translation:
-    """A pipeline file that comes of one dataset of a loader."""
-
-    file: str
-    line: int
-    sections: dict[str, Any]
-    about_root: str
-
-    @property
-    def lacks(self) -> bool:
-        """Whether there are comments where ops should be."""
-        return any(isinstance(entry, Comment) for entry in self.sections["graph"])
-
-    @property
-    def is_random(self) -> bool:
-        """Whether an epoch depends on a seed."""
-        names = [e if isinstance(e, str) else next(iter(e)) for e in self.sections["graph"]]
-        return self.sections["sampler"]["shuffle"] != "none" or any(
-            "draws_as" in OPS[name]["properties"] for name in names
-        )
-
-
-@dataclass
 class _Choice:
     """What a loader's dataset may be: the expression, and where it is assigned."""
 
     node: ast.expr
     place: Optional[ast.AST]
-    translation: Optional[_Translation] = None
+    translation: Optional[Translation] = None
 
 
 @dataclass
@@ -100,6 +77,7 @@ class Migrator:
         self._found = Migration()
         # Where values may be changed: whose, and the lines of the loaders that stay for that.
         self._changed: dict[ast.AST, tuple[str, list[int]]] = {}
+        self._draws = Draws(script, self._report, folder)
         self._words = set(re.findall(r"\w+", script.text))  # no new name is one of them
 
     def run(self) -> Migration:
@@ -171,8 +149,8 @@ class Migrator:
             if files and not self._may_choose(call, given, kept, choices):
                 del report.notes[noted:]
                 return
-            for file in files:
-                self._found.files[file.file] = self._file(file)
+            self._draws.give_seed(call, files, ranks is not None)
+            self._found.files.update({file.file: self._file(file) for file in files})
             if any(file.lacks for file in files):
                 names = ", ".join(file.file for file in files if file.lacks)
                 report.cannot(
@@ -180,7 +158,7 @@ class Migrator:
                     f"the DataLoader stays, as {names} lacks what its comments name: complete it, "
                     "then let feedwater.Loader open it here",
                 )
-            elif files:
+            elif files and self._draws.are_once(call, files, ranks is not None):
                 if ranks is None:
                     is_random = any(file.is_random for file in files)
                     opened = os.path.join(self._folder, files[0].file)
@@ -238,7 +216,7 @@ class Migrator:
             if isinstance(batch, int):
                 sections["batch"] = {"size": batch}
             sections["outputs"] = outputs
-            choice.translation = _Translation(file, call.lineno, sections, about_root)
+            choice.translation = Translation(file, call.lineno, sections, about_root)
         return given, kept, choices, ranks
 
     def _batch_size(self, given: dict[str, ast.expr]) -> Union[int, ast.expr, None]:
@@ -270,7 +248,7 @@ class Migrator:
             name, number = f"{base}-{number}.yaml", number + 1
         return name
 
-    def _file(self, translation: _Translation) -> str:
+    def _file(self, translation: Translation) -> str:
         sections = translation.sections
         graph = [entry for entry in sections["graph"] if not isinstance(entry, Comment)]
         Pipeline(

@@ -16,6 +16,7 @@ _NEXT_OF_FLAG = (
     "feedwater.Loader.from_dataset, whose shuffle= takes it"
 )
 _DISTRIBUTED_ARGUMENTS = ["dataset", "num_replicas", "rank", "shuffle", "seed", "drop_last"]
+_MOST_SEED = (1 << 63) - 1
 # What gives the rank and the number of ranks that a Loader finds out itself.
 _RANKS = ("torch.distributed.get_rank", "horovod.torch.rank")
 _WORLDS = ("torch.distributed.get_world_size", "horovod.torch.size")
@@ -148,6 +149,8 @@ class Orders:
             is_distributed = kind == "DistributedSampler"
             names = _DISTRIBUTED_ARGUMENTS if is_distributed else _SAMPLER_ARGUMENTS
             own, unpacked = script.arguments(value, names)
+            if is_distributed or kind in ("RandomSampler", "SequentialSampler"):
+                self._check_sampled(call, given, value, own.get(names[0]))
             if is_distributed:
                 answers.add(flag(script, own, "shuffle", True))
                 seeds.add(self._seed(own))
@@ -176,11 +179,56 @@ class Orders:
             )
         return answers.pop(), seeds.pop() if seeds else 0, place
 
+    def _check_sampled(
+        self,
+        call: ast.Call,
+        given: dict[str, ast.expr],
+        sampler: ast.Call,
+        sampled: Optional[ast.expr],
+    ) -> None:
+        """Raise _NoOrder where a sampler is not one of the loader's dataset."""
+        script = self._script
+        dataset = given.get("dataset")
+        if sampled is None or dataset is None:
+            raise NotLiteral(script.source(sampler))
+        is_same = script.follow(sampled) is script.follow(dataset) or (
+            script.whole_source(sampled) == script.whole_source(dataset)
+            and self._is_one_value(dataset, sampled, sampler, call)
+        )
+        if not is_same:
+            raise _NoOrder(
+                f"{script.source(sampler)} samples {script.source(sampled)}, and the DataLoader "
+                f"of line {call.lineno} is over {script.source(dataset)}: other records, or "
+                "another number of them; it stays. Next: give the sampler the loader's own dataset"
+            )
+
+    def _is_one_value(
+        self, dataset: ast.expr, sampled: ast.expr, sampler: ast.Call, call: ast.Call
+    ) -> bool:
+        """Tell whether a name, or an attribute, has the same value for a sampler and its loader."""
+        script = self._script
+        if isinstance(dataset, ast.Name) and isinstance(sampled, ast.Name):
+            if script.binding(dataset) is not script.binding(sampled):
+                return False
+            places = [place for _, place in script.assignments(dataset)]
+        elif isinstance(dataset, ast.Attribute) and not isinstance(dataset.value, ast.Call):
+            if script.class_of(dataset) is not script.class_of(sampled):
+                return False
+            places = list(script.stores(dataset.attr))
+        else:
+            return False
+        lines = (sampler.lineno, call.lineno)
+        return not any(
+            min(lines) < getattr(place, "lineno", 0) <= max(lines)
+            for place in places
+            if script.scope(place) is script.scope(call)
+        )
+
     def _seed(self, own: dict[str, ast.expr]) -> int:
         if "seed" not in own:
             return 0
         seed = self._script.value(own["seed"])
-        if type(seed) is not int or seed < 0:
+        if type(seed) is not int or not 0 <= seed <= _MOST_SEED:
             raise NotLiteral(self._script.source(own["seed"]))
         return seed
 
