@@ -67,21 +67,20 @@ class Inner:
     def _take(self, node: ast.expr, owner: ast.expr) -> None:
         is_loaded = isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
         # No loader lets its own be set.
-        is_others = is_self(owner) or bool(self._script.dotted(owner)) or self._is_options(owner)
+        is_others = is_self(owner) or bool(self._script.dotted(owner)) or is_options(owner)
         if is_loaded and not is_others:
             self.places.append((node, owner))
-
-    def _is_options(self, node: ast.expr) -> bool:
-        """Tell whether a node may be the options of the script, by its name."""
-        while isinstance(node, (ast.Call, ast.Subscript)):
-            node = node.func if isinstance(node, ast.Call) else node.value
-        if isinstance(node, ast.Attribute):
-            return any(part in node.attr.lower() for part in _OPTIONS) or self._is_options(
-                node.value
-            )
-        return isinstance(node, ast.Name) and any(part in node.id.lower() for part in _OPTIONS)
 
 
 def _is_dict(node: ast.expr) -> bool:
     is_vars = isinstance(node, ast.Call) and called_name(node) == "vars" and bool(node.args)
     return is_vars or (isinstance(node, ast.Attribute) and node.attr == "__dict__")
+
+
+def is_options(node: ast.expr) -> bool:
+    """Tell whether a node may be the options of the script, by its name."""
+    while isinstance(node, (ast.Call, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    if isinstance(node, ast.Attribute):
+        return any(part in node.attr.lower() for part in _OPTIONS) or is_options(node.value)
+    return isinstance(node, ast.Name) and any(part in node.id.lower() for part in _OPTIONS)

@@ -10,6 +10,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
+from . import errors
 from .arguments import ELSEWHERE
 from .pipeline import Pipeline
 from .script import Script, is_none
@@ -21,6 +22,7 @@ from .script_order import Orders
 from .script_patches import Patches
 from .script_report import Report
 from .script_roots import root_name
+from .script_served import Served
 from .script_text import printable
 from .yaml_text import Comment, file_text
 
@@ -77,6 +79,7 @@ class Migrator:
         self._found = Migration()
         # Where values may be changed: whose, and the lines of the loaders that stay for that.
         self._changed: dict[ast.AST, tuple[str, list[int]]] = {}
+        self._served = Served(script)
         self._draws = Draws(script, self._report, folder)
         self._words = set(re.findall(r"\w+", script.text))  # no new name is one of them
 
@@ -97,7 +100,10 @@ class Migrator:
         patches = Patches(script).places() if loaders else []
         for call in loaders:
             script.met = dict.fromkeys(patches, "a class")
-            self._loader(call)
+            try:
+                self._loader(call)
+            except errors.Error as error:  # of numbers that no pipeline takes
+                self._report.cannot(call, f"{error}; the DataLoader stays")
         for change, (name, places) in self._changed.items():
             shown = ", ".join(map(str, places[:5])) + (" and others" if len(places) > 5 else "")
             self._report.cannot(
@@ -106,6 +112,7 @@ class Migrator:
                 f"running it tells to what; DataLoader of line {shown} stays",
             )
         if self._changes.edits:
+            self._served.note(self._report)
             self._changes.remove_unused()
             self._changes.add_imports()
         self._found.text = self._edited()
@@ -196,6 +203,12 @@ class Migrator:
                 call, "DataLoader(batch_size=None) gives samples one by one, a Loader batches"
             )
             return None
+        size = given.get("batch_size")
+        if isinstance(size, ast.Constant) and (type(size.value) is not int or size.value < 1):
+            self._report.cannot(
+                call, f"DataLoader(batch_size={self._script.source(size)}): not a number of samples"
+            )
+            return None
         sampled = self._orders.of(call, given)
         if sampled is None:
             return None
@@ -203,6 +216,11 @@ class Migrator:
         choices = self._choices(given["dataset"])
         datasets = [(choice, self._datasets.dataset(choice.node, call)) for choice in choices]
         several = sum(dataset is not None for _, dataset in datasets) > 1
+        is_folder = all(d is None or d[0]["format"] == "image_folder" for _, d in datasets)
+        reason = self._served.refusal(call, is_folder)
+        if reason is not None:
+            self._report.cannot(call, reason)
+            return None
         for choice, dataset in datasets:
             if dataset is None:
                 continue
@@ -223,7 +241,7 @@ class Migrator:
         node = given.get("batch_size")
         if node is None:
             return 1
-        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        if isinstance(node, ast.Constant) and type(node.value) is int:
             return node.value
         return node
 
