@@ -57,6 +57,8 @@ CHANGED = {
     "a name of a class that is set": (
         "class C:", f"    {STEPS}\n    C.steps = []", f"    {USE}"
     ),
+    "a text that is run": (STEPS, "eval('steps.append(1)')", USE),
+    "a text that only running tells": (STEPS, "eval(text)", USE),
     "a loader's dataset by any name": (DATA, LOAD, "def f(x):\n    x.dataset.samples.pop()"),
     "an alias of any one's dataset": (
         DATA, LOAD, "def f(x):\n    d = x.dataset\n    d.transform = None"
@@ -91,6 +93,7 @@ READ = {
     "a number of its own": (DATA, "n = len(data)", "n += 1", LOAD),
     "a method that looks": (DATA, "k = {'batch_size': 2}", "sorted(k, key=k.get)",
                             "loader = DataLoader(data, **k)"),
+    "a text that only looks": (STEPS, "show(eval('steps'))", USE),
     "a sum of labels": (MNIST, "total = 0", "total += data.targets.sum()", LOAD),
     "the name of a class": (DATA, "print(type(data).__name__, data.__class__.__name__)", LOAD),
     "pictures that are shown": (
@@ -157,3 +160,17 @@ def test_a_class_that_has_to_do_with_no_other_changes_nothing(project):
     body = f"{BASE}class Top:\n    pass\nclass Other(Top):\n{MORE}class Last(Other):\n    pass\n"
     done = migrate(write(project.folder, head(body)), "--json").document
     assert len(done["files"]) == 1 and not done["untranslated"]
+
+
+NUMBERS = {
+    "an own function": ("def int(x):\n    return 7\n", "int(9.5)"),
+    "a function of a module": ("from mine import int\n", "int(9.5)"),
+    "an argument with a name": ("", "int('10', base=16)"),
+}
+
+
+@pytest.mark.parametrize(("lines", "size"), NUMBERS.values(), ids=NUMBERS)
+def test_a_function_that_is_not_pythons_gives_no_number(project, lines, size):
+    body = f"{lines}{STEPS.replace('8', size)}\n{USE}\n"
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert done["diff"] == "" and f"{size} is not a literal" in str(done["untranslated"])

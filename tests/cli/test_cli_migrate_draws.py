@@ -35,6 +35,12 @@ AGAIN = {
         CLASS.replace("    def", "    @property\n    def", 1)
         + "d = Data()\nfor epoch in range(3):\n    train(d.loader)"
     ),
+    "by a method without a name": (
+        CLASS.replace("loader(", "__iter__(") + "for x in Data():\n    train(x)"
+    ),
+    "by a method that a text names": f"{CLASS}getattr(Data(), 'loader')()",
+    "by a decorator": f"@retry(3)\n{GET}get()",
+    "by a decorator of its own": f"def twice(f):\n    f()\n    return f\n@twice\n{GET}get()",
     "by two objects": (
         f"class Data:\n    def __init__(self):\n        self.loader = {MAKE}\na, b = Data(), Data()"
     ),

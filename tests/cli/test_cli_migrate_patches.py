@@ -53,6 +53,12 @@ PATCHES = {
         f"Box().kind.__getitem__ = {BODY}"
     ),
     "getattr": f"getattr(datasets, 'ImageFolder').__getitem__ = {BODY}",
+    "the module of a class": (
+        "import sys\nsys.modules[datasets.ImageFolder.__module__].ImageFolder.__getitem__ = read"
+    ),
+    "the base of a class": (
+        "class Mine(datasets.ImageFolder):\n    pass\nMine.__bases__[0].__getitem__ = read"
+    ),
     "the class of a dataset": f"type(other).__getitem__ = {BODY}",
     "the class of a dataset by its attribute": f"other.__class__.__getitem__ = {BODY}",
 }

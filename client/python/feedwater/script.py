@@ -375,11 +375,13 @@ class Script:
                     return _ARITHMETIC[type(node.op)](*sides)
                 if isinstance(node.op, ast.Mult):
                     return _repeated(*sides)
-            function = node.func if isinstance(node, ast.Call) else None
-            if isinstance(function, ast.Name) and function.id in ("int", "float"):
-                (argument,) = node.args  # type: ignore[attr-defined]
-                inner = self.value(argument, depth + 1)
-                return int(inner) if function.id == "int" else float(inner)
+            if isinstance(node, ast.Call) and not node.keywords and isinstance(node.func, ast.Name):
+                word = node.func.id
+                is_pythons = not self.is_imported(word) and not self.assignments(node.func)
+                if word in ("int", "float") and is_pythons:
+                    (argument,) = node.args
+                    inner = self.value(argument, depth + 1)
+                    return int(inner) if word == "int" else float(inner)
         except (ArithmeticError, TypeError, ValueError):
             raise NotLiteral(self.source(node)) from None
         if isinstance(node, ast.Attribute):

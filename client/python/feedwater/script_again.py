@@ -21,6 +21,9 @@ _STARTERS = {
     "spawn", "start_processes",
 }  # fmt: skip
 _ENDS = (ast.Break, ast.Continue, ast.Raise, ast.Return)
+_INITS = {"__init__", "__new__", "__post_init__"}
+_REPEATS = ("backoff", "repeat", "retry", "retrying", "tenacity")  # names of decorators
+_BY_NAME = {"getattr", "methodcaller"}
 _RELOADS = "reload_dataloaders_every_"
 _DEEPEST = 50
 
@@ -32,12 +35,17 @@ class Again:
         self._script = script
         self._names: dict[str, list[ast.Name]] = {}
         self._attributes: dict[str, list[ast.Attribute]] = {}
+        self._by_text: dict[str, ast.AST] = {}
         self._reloads: Optional[ast.AST] = None  # Lightning's, which calls `*_dataloader()` again
         for node in script.nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 self._names.setdefault(node.id, []).append(node)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 self._attributes.setdefault(node.attr, []).append(node)
+            elif isinstance(node, ast.Call) and called_name(node) in _BY_NAME:
+                for text in node.args:
+                    if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                        self._by_text[text.value] = node
             elif isinstance(node, ast.keyword) and (node.arg or "").startswith(_RELOADS):
                 self._reloads = self._reloads or node.value
 
@@ -77,6 +85,11 @@ class Again:
         return isinstance(parent, _COMPREHENSIONS) and not isinstance(child, ast.comprehension)
 
     def _why_called(self, function: _Function, through: tuple[ast.AST, ...]) -> Optional[ast.AST]:
+        name = getattr(function, "name", "")
+        if self._is_repeated(function):
+            return function
+        if name in self._by_text:
+            return self._by_text[name]
         uses = self._uses(function)
         places: list[ast.AST] = []
         for use in uses:
@@ -93,6 +106,23 @@ class Again:
                     return place
         return None
 
+    def _is_repeated(self, function: _Function) -> bool:
+        """Tell whether a method is called without its name, or a decorator may call a function
+        more than once.
+        """
+        script = self._script
+        name = getattr(function, "name", "")
+        is_special = name.startswith("__") and name.endswith("__") and name not in _INITS
+        if is_special and isinstance(script.parents[function], ast.ClassDef):
+            return True
+        for decorator in getattr(function, "decorator_list", ()):
+            made = decorator.func if isinstance(decorator, ast.Call) else decorator
+            word = getattr(made, "attr", getattr(made, "id", "")).lower()
+            is_own = isinstance(made, ast.Name) and bool(script.assignments(made))
+            if is_own or any(part in f"{word} {script.dotted(made)}" for part in _REPEATS):
+                return True
+        return False
+
     def _uses(self, function: _Function) -> list[ast.expr]:
         """Return where a function, or the class of which it is the __init__, is named."""
         script = self._script
@@ -105,7 +135,7 @@ class Again:
         owner = script.parents[function]
         if not isinstance(owner, ast.ClassDef):
             return self._of_name(function.name, script.binding_at(function.name, function))
-        if function.name in ("__init__", "__new__", "__post_init__"):
+        if function.name in _INITS:
             return self._of_class(owner)
         kinds = {getattr(d, "attr", getattr(d, "id", "")) for d in function.decorator_list}
         if "cached_property" in kinds:

@@ -60,7 +60,11 @@ class Dynamic:
             return
         is_all = word in ("locals", "vars") and not call.args
         is_of_module = is_all and self._script.scope(call) is self._script.tree
-        if word in ("exec", "globals") or (is_of_module and not self._looks.only(call)):
+        if (
+            word in ("exec", "globals")
+            or (word == "eval" and _may_call(call))
+            or (is_of_module and not self._looks.only(call))
+        ):
             self.place = self.place or call
         elif word == "vars" and call.args and is_self(call.args[0]):
             self._dicts.append(call)
@@ -155,3 +159,9 @@ def called_name(call: ast.Call) -> str:
 def is_self(node: ast.AST) -> bool:
     """Tell whether a node is the name `self`."""
     return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _may_call(call: ast.Call) -> bool:
+    """Tell whether eval() may call something: it gets a text that is not known, or has a call."""
+    text = call.args[0] if call.args else None
+    return not isinstance(text, ast.Constant) or "(" in str(text.value)

@@ -25,6 +25,7 @@ _GIVE_BACK = {
     "max", "min", "next", "nullcontext", "pop", "reload", "reversed", "set", "sorted", "tuple",
     "type", "values", "vars", "zip",
 }  # fmt: skip
+_CLASSES = {"__base__", "__bases__", "__class__", "__mro__"}  # of anything, so of theirs
 _READS = {"copy", "get", "items", "keys", "values"}
 _WHOLES = (
     ast.BoolOp, ast.Dict, ast.IfExp, ast.List, ast.NamedExpr, ast.Set, ast.Starred, ast.Tuple,
@@ -118,12 +119,13 @@ class Patches:
                 return f"{name}.".startswith(_THEIRS)
             if isinstance(node, ast.Name):
                 return (self._script.binding(node), node.id) in self._held
-            if node.attr == "__class__":
+            if node.attr in _CLASSES:
                 return not is_self(node.value)
             is_held = (None, f".{node.attr}") in self._held
             return is_held or self._is_theirs(node.value, depth + 1)
         if isinstance(node, ast.Subscript):
-            return _is_their_name(node.slice) or self._is_theirs(node.value, depth + 1)
+            is_named = _is_their_name(node.slice) or self._is_theirs(node.slice, depth + 1)
+            return is_named or self._is_theirs(node.value, depth + 1)
         if isinstance(node, ast.Call):
             return self._is_given_back(node, depth)
         if isinstance(node, (ast.DictComp, ast.GeneratorExp, ast.ListComp, ast.SetComp)):
