@@ -5,16 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/progress.h"
+#include "client/cli/worker_threads.h"
 #include "server/base/mutex.h"
-#include "server/base/no_throw.h"
 #include "server/base/status.h"
-#include "server/base/thread.h"
 #include "server/source/contents.h"
 #include "server/storage/engine.h"
 #include "server/storage/fault.h"
@@ -111,27 +109,11 @@ class Looking {
       : local_(local), journal_(journal), order_(order), what_(std::move(what)) {}
 
   absl::StatusOr<std::string> Go(size_t jobs) {
-    std::vector<std::thread> threads;
-    jobs = std::min(jobs, journal_.shards().size());
-    while (threads.size() < jobs) {
-      {
-        server::MutexLock lock(&mu_);
-        ++running_;
-      }
-      absl::StatusOr<std::thread> thread = server::StartThread(what_, [this] { Work(); });
-      if (thread.ok()) {
-        threads.push_back(*std::move(thread));
-        continue;
-      }
-      server::MutexLock lock(&mu_);
-      --running_;
-      if (threads.empty()) return thread.status();
-      break;  // fewer do as well
-    }
-    ShowProgress();
-    for (std::thread& thread : threads) thread.join();
+    Progress progress(what_, "records looked at", Progress::Elsewhere::kLines);
+    FW_RETURN_IF_ERROR(RunInThreads(
+        std::min(jobs, journal_.shards().size()), what_, [this] { return WorkUntilDone(); },
+        [&] { progress.Update(done_, journal_.next_position()); }, &stop_));
     server::MutexLock lock(&mu_);
-    FW_RETURN_IF_ERROR(failure_);
     if (changed_shard_ == journal_.shards().size()) return "";
     return absl::StrCat("what ", journal_.FileOf(changed_shard_), " in ", journal_.folder(),
                         " was made from has changed since",
@@ -139,24 +121,6 @@ class Looking {
   }
 
  private:
-  void ShowProgress() {
-    Progress progress(what_, "records looked at", Progress::Elsewhere::kLines);
-    server::MutexLock lock(&mu_);
-    while (running_ > 0) {
-      ended_.WaitWithTimeout(&mu_, absl::Milliseconds(100));
-      progress.Update(done_, journal_.next_position());
-    }
-  }
-
-  void Work() {
-    const absl::Status status = server::NoThrow([this] { return WorkUntilDone(); });
-    server::MutexLock lock(&mu_);
-    if (!status.ok()) stop_ = true;
-    if (failure_.ok()) failure_ = status;
-    --running_;
-    ended_.SignalAll();
-  }
-
   // Shards are taken in their order, and whoever has begun one ends it: the first one that has
   // changed is found.
   absl::Status WorkUntilDone() {
@@ -193,11 +157,8 @@ class Looking {
   std::atomic<bool> stop_{false};
 
   server::Mutex mu_;
-  server::CondVar ended_;
-  size_t running_ ABSL_GUARDED_BY(mu_) = 0;
   size_t changed_shard_ ABSL_GUARDED_BY(mu_) = journal_.shards().size();
   SourceFiles::Change change_ ABSL_GUARDED_BY(mu_);
-  absl::Status failure_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace
