@@ -72,9 +72,10 @@ std::string Mended(absl::string_view line) {
 }
 
 bool MayNeedMending(absl::string_view line) {
-  for (const absl::string_view sign :
-       {kNan, kInfinity, absl::string_view("\\ud"), absl::string_view("\\uD")}) {
-    if (absl::StrContains(line, sign)) return true;
+  if (absl::StrContains(line, kNan) || absl::StrContains(line, kInfinity)) return true;
+  for (size_t at = line.find("\\u"); at != absl::string_view::npos; at = line.find("\\u", at + 2)) {
+    // Units of surrogates are those from D800 on.
+    if (at + 2 < line.size() && absl::ascii_tolower(line[at + 2]) == 'd') return true;
   }
   return false;
 }

@@ -195,7 +195,7 @@ def test_views_combinators_limits_and_rules_go_on(daemon):
         "  - decode: {in: data, out: image}\n  - resize: {in: image, size: [20, 24]}\n"
         '  - random_resized_crop: {in: image, out: "view_{0..3}", size: [12, 12]}\n'
         '  - random_horizontal_flip: {in: "view_{0..3}", draws_as: 40}\n'
-        "  - one_of: {in: [view_1], ops: [{random_invert: {p: 0.5}}, grayscale]}\n"
+        "  - one_of: {in: [view_1], ops: [{random_invert: {p: 0.5}}, random_grayscale]}\n"
         "  - apply: {in: [view_2], p: 0.5, ops: [{color_jitter: {brightness: 0.4}}]}\n"
         "  - normalize: {in: view_3, mean: [120], std: [60]}\n"
     )
