@@ -34,6 +34,13 @@ CHANGED = {
     "vars() with a name": ARGS + "d = vars(args)\nd['size'] = 9\n" + loader(),
     "vars() in place": ARGS + "d = vars(args)\nd |= cfg\n" + loader(),
     "entries of vars()": ARGS + "vars(args)['size'] = 9\n" + loader(),
+    "a method that is kept": ARGS + "change = args.__setattr__\nchange('size', 9)\n" + loader(),
+    "defaults by a kept method": "change = p.set_defaults\nchange(size=9)\n" + ARGS + loader(),
+    "defaults by a text": "getattr(p, 'set_defaults')(size=9)\n" + ARGS + loader(),
+    "one of several": ARGS + "vars(max([args], key=id))['size'] = 9\n" + loader(),
+    "a key of its own": (
+        "def change(o):\n    o.size = 9\n" + ARGS + "sorted([args], key=change)\n" + loader()
+    ),
     "__dict__": ARGS + "args.__dict__.update(cfg)\n" + loader(),
     "another __dict__": ARGS + "args.__dict__ = cfg\n" + loader(),
     "a second assignment": ARGS + "args = merge(args, 'c.yaml')\n" + loader(),

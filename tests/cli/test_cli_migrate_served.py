@@ -20,6 +20,9 @@ MORE = {
     "its batches' order": "order = list(loader.batch_sampler.sampler)",
     "its collation": "x = loader.collate_fn([data[0]])",
     "another collation": "loader.collate_fn = mine",
+    "its collation by setattr": "setattr(loader, 'collate_fn', mine)",
+    "its dataset by getattr": "print(getattr(loader, 'dataset')[0])",
+    "its workers": "loader.worker_init_fn = mine",
     "its generator": "loader.generator.manual_seed(3)",
 }
 
@@ -72,16 +75,23 @@ def test_labels_that_stand_in_the_records_leave_the_loader(project):
     assert done["diff"] == "" and "the dataset of a feedwater.Loader" in str(done["untranslated"])
 
 
-def test_what_may_be_done_with_a_loader_is_noted(project):
-    body = (
-        f"{LOAD}def show(x):\n    print(x.dataset[0])\nshow(loader)\n"
-        "if isinstance(loader, DataLoader):\n    go()\n"
-    )
-    done = migrate(write(project.folder, head(body)), "--json").document
+NOTED = {
+    "an argument": ("def show(x):\n    print(x.dataset[0])\nshow(loader)", "where x is a feed"),
+    "another name": ("l = loader\nprint(l.dataset[0])", "where l is a feedwater.Loader"),
+    "a pair": ("l, m = loader, 1\nprint(l.dataset[0])", "where l is a feedwater.Loader"),
+    "an order": ("l = loader\norder = list(l.sampler)", "the sampler of a feedwater.Loader"),
+    "a dict": ("d = {'a': loader}\nprint(d['a'].dataset[0])", "where d['a'] is a feedwater.L"),
+    "isinstance": ("if isinstance(loader, (list, DataLoader)):\n    go()", "is no DataLoader"),
+    "its type": ("if type(loader) is DataLoader:\n    go()", "is no DataLoader"),
+}
+
+
+@pytest.mark.parametrize(("lines", "message"), NOTED.values(), ids=NOTED)
+def test_what_may_be_done_with_a_loader_is_noted(project, lines, message):
+    done = migrate(write(project.folder, head(f"{LOAD}{lines}\n")), "--json").document
     assert done["diff"] and not done["untranslated"]
-    first, second = done["notes"]
-    assert first["line"] == 8 and "where x is a feedwater.Loader, the dataset" in first["text"]
-    assert second["line"] == 10 and "is false of a feedwater.Loader" in second["text"]
+    (note,) = done["notes"]
+    assert message in note["text"] and note["line"] >= 7
 
 
 ODD = {

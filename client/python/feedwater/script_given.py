@@ -14,7 +14,7 @@ PURE = {
     "range", "repr", "str", "sum", "type",
 }  # fmt: skip
 # Those of numbers only do so; of other things they return one, or what is made of them.
-_OF_NUMBERS = {"max", "min", "sum"}
+OF_NUMBERS = {"max", "min", "sum"}
 # What they return holds the entries of what they are given.
 _COPIES = {
     "dict", "enumerate", "iter", "list", "next", "reversed", "set", "sorted", "tuple", "zip",
@@ -65,9 +65,9 @@ class Given:
             return "held" if is_otherwise else "none"
         if isinstance(call.func, ast.Name) and not name and not script.assignments(call.func):
             word = call.func.id
-            if word in PURE - _OF_NUMBERS or (word in PURE and is_new):
+            if word in PURE - OF_NUMBERS or (word in PURE and is_new):
                 return "none"
-            if word in _COPIES | _OF_NUMBERS:
+            if word in _COPIES | OF_NUMBERS:
                 if is_new:
                     return "none"
                 return "change" if is_otherwise else "held"

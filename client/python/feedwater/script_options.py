@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Optional, Union
 
 from .script_command_line import CommandLine
 from .script_functions import FUNCTIONS, Function, Functions
-from .script_given import LOGS, PURE
+from .script_given import LOGS, OF_NUMBERS, PURE
 from .script_handed import Handed
 from .script_parser import Parser
 from .script_uses import Uses
@@ -305,6 +305,8 @@ class Options:
                 if is_whole and parent.attr != "__dict__":
                     if is_called and parent.attr not in {*self._parser.declared, *_LOOKS}:
                         raise _Changed(above)
+                    if parent.attr.startswith("__"):  # a method that is kept, its class
+                        raise _Changed(parent)
                     return held
                 if not isinstance(parent.ctx, ast.Load):
                     raise _Changed(parent)  # its __dict__
@@ -393,6 +395,10 @@ class Options:
         name = script.dotted(call.func)
         word = getattr(call.func, "attr", getattr(call.func, "id", ""))
         if isinstance(call.func, ast.Name) and not name and not script.assignments(call.func):
+            if any(k.arg == "key" and self._is_own(k.value) for k in call.keywords):
+                raise _Changed(call)
+            if not is_whole and word in OF_NUMBERS:
+                return None
             if word in PURE or (is_whole and word in _COPIES):
                 if word == "setattr" and child is not call.args[0]:
                     raise _Changed(call)
@@ -415,6 +421,10 @@ class Options:
             if word in _OF_HOLDERS:
                 return [self._held(call.func.value, False)]
         raise _Changed(call)
+
+    def _is_own(self, node: ast.expr) -> bool:
+        """Tell whether a name is that of a function of the script, or of a value of it."""
+        return isinstance(node, ast.Name) and bool(self._script.assignments(node))
 
     def _handed_to(
         self, call: ast.Call, function: Function, place: Union[int, str], is_whole: bool

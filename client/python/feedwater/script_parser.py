@@ -36,6 +36,17 @@ class Parser:
         for node in script.nodes:
             if isinstance(node, ast.Call):
                 self._take(node)
+            elif self._is_kept(node):
+                self.elsewhere = self.elsewhere or node
+
+    def _is_kept(self, node: ast.AST) -> bool:
+        """Tell whether set_defaults() is named and not called, as a method or by a text."""
+        parent = self._script.parents.get(node)
+        if isinstance(node, ast.Attribute):
+            is_called = isinstance(parent, ast.Call) and parent.func is node
+            return node.attr == "set_defaults" and not is_called
+        is_text = isinstance(node, ast.Constant) and node.value == "set_defaults"
+        return is_text and isinstance(parent, ast.Call)
 
     def _take(self, call: ast.Call) -> None:
         """Note an option and its default, or what changes defaults."""
