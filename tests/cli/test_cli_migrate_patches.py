@@ -59,6 +59,9 @@ PATCHES = {
     "the base of a class": (
         "class Mine(datasets.ImageFolder):\n    pass\nMine.__bases__[0].__getitem__ = read"
     ),
+    "every transform": "torch.nn.Module.__call__ = read",
+    "every tensor": "setattr(torch.Tensor, '__getitem__', read)",
+    "every picture": "from PIL import Image\nImage.Image.convert = read",
     "the class of a dataset": f"type(other).__getitem__ = {BODY}",
     "the class of a dataset by its attribute": f"other.__class__.__getitem__ = {BODY}",
 }
@@ -79,6 +82,11 @@ KEPT = {
     "a class of its own": (
         "class Mine(datasets.ImageFolder):\n    pass\nMine.__len__ = lambda self: 3"
     ),
+    "limits of PIL's": (
+        "from PIL import Image, ImageFile\nImage.MAX_IMAGE_PIXELS = None\n"
+        "ImageFile.LOAD_TRUNCATED_IMAGES = True"
+    ),
+    "settings of torch's": "torch.backends.cudnn.benchmark = True",
     "a model": "import torchvision\nm = torchvision.models.resnet18()\nm.fc = torch.nn.Identity()",
     "a model by its name": (
         "import torchvision\nm = torchvision.models.__dict__[name]()\nm.fc = torch.nn.Identity()\n"
@@ -96,3 +104,18 @@ KEPT = {
 def test_what_changes_no_class_of_torchs_leaves_nothing(project, lines):
     done = migrate(write(project.folder, head(f"{lines}\n{LOAD}")), "--json").document
     assert len(done["files"]) == 1 and not done["untranslated"], done["untranslated"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("torch.set_default_dtype(torch.float64)", "a pipeline float32"),
+        ("import torchvision\ntorchvision.set_image_backend('accimage')", "a library of its own"),
+        ("torch.set_default_dtype(torch.float32)", ""),
+    ],
+)
+def test_what_is_set_for_the_whole_program_is_noted(project, line, message):
+    done = migrate(write(project.folder, head(f"{line}\n{LOAD}")), "--json").document
+    assert done["diff"] and [message in note["text"] for note in done["notes"]] == [True] * bool(
+        message
+    )

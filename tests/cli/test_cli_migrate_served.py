@@ -113,3 +113,14 @@ def test_odd_numbers_leave_the_other_loaders(project, argument, message):
     assert done.status == 1 and list(done.document["files"]) == ["two.yaml"]
     (told,) = done.document["untranslated"]
     assert told["line"] == 6 and message in told["text"]
+
+
+def test_a_transform_of_infinite_numbers_leaves_the_other_loaders(project):
+    step = "transforms.Pad(1, fill=1e400)"
+    body = (
+        f"one = DataLoader(datasets.ImageFolder('/d/x', transforms.Compose([{step}])))\n"
+        f"{DATA}\ntwo = DataLoader(data)\n"
+    )
+    done = migrate(write(project.folder, head(body)), "--json").document
+    assert "+two = feedwater.Loader(" in done["diff"] and "-one" not in done["diff"]
+    assert "images are bytes before normalize" in str(done["untranslated"])

@@ -291,7 +291,7 @@ class Datasets:
             )
         except NoCounterpart as reason:
             return reason
-        except (TypeError, ValueError):
+        except (ArithmeticError, TypeError, ValueError):
             return NoCounterpart("its arguments are not what the transform takes")
         return None
 

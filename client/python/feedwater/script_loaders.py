@@ -97,9 +97,10 @@ class Migrator:
             self._report.cannot(script.tree, "no torch.utils.data.DataLoader is in it")
         for node, reason in unknown:
             self._report.cannot(node, reason)
-        patches = Patches(script).places() if loaders else []
+        patches = Patches(script)
+        patched = patches.places() if loaders else []
         for call in loaders:
-            script.met = dict.fromkeys(patches, "a class")
+            script.met = dict.fromkeys(patched, "a class")
             try:
                 self._loader(call)
             except errors.Error as error:  # of numbers that no pipeline takes
@@ -113,6 +114,7 @@ class Migrator:
             )
         if self._changes.edits:
             self._served.note(self._report)
+            patches.note_settings(self._report)
             self._changes.remove_unused()
             self._changes.add_imports()
         self._found.text = self._edited()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Union
 
 from .script_dynamic import called_name, is_self
+from .script_report import Report
 
 if TYPE_CHECKING:
     from .script import Script
@@ -16,8 +17,16 @@ if TYPE_CHECKING:
 # A name in the scope that assigns it; of any object an attribute, or what a method returns (None).
 _Holder = tuple[Union[ast.AST, None], str]
 
-_THEIRS = ("torchvision.", "torch.utils.data.")
-_ADDRESSES = ("mirrors", "resources", "url", "urls")  # where a dataset is downloaded from
+# Those that make samples: transforms are Modules, and pictures PIL's, or Tensors.
+_THEIRS = ("torchvision.", "torch.utils.data.", "torch.nn.Module.", "torch.Tensor.", "PIL.Image.")
+# What is set of them and changes no sample: where a dataset is downloaded from, limits of PIL's.
+_HARMLESS = ("MAX_IMAGE_PIXELS", "mirrors", "resources", "url", "urls")
+# What is set for the whole program, and what that means.
+_SETTINGS = {
+    "torch.set_default_dtype": "transforms to floats give that type, and a pipeline float32",
+    "torch.set_default_tensor_type": "transforms to floats give that type, and a pipeline float32",
+    "torchvision.set_image_backend": "the daemon decodes by a library of its own",
+}
 _SETTERS = {"__delattr__", "__setattr__", "delattr", "setattr"}
 # What they return may be, or hold, what they are given, or what its name or text names.
 _GIVE_BACK = {
@@ -56,6 +65,14 @@ class Patches:
         """Return them."""
         self._follow()
         return [node for node in self._script.nodes if self._is_patch(node)]
+
+    def note_settings(self, report: Report) -> None:
+        """Note what the script sets for the whole program, and no pipeline follows."""
+        for call in self._calls:
+            meaning = _SETTINGS.get(self._script.dotted(call.func))
+            given = [self._script.dotted(value) for value in call.args]
+            if meaning is not None and given != ["torch.float32"]:
+                report.note(call, f"{self._script.source(call)}: {meaning}")
 
     def _follow(self) -> None:
         """Find what has one of their classes or modules."""
@@ -153,7 +170,7 @@ class Patches:
 
     def _is_patch(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
-            return node.attr not in _ADDRESSES and self._is_theirs(node.value)
+            return node.attr not in _HARMLESS and self._is_theirs(node.value)
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
             return self._is_dict(node.value)
         if not isinstance(node, ast.Call):
@@ -174,7 +191,7 @@ class Patches:
         if isinstance(call.func, ast.Attribute):
             given.insert(0, call.func.value)
         names = [value.value for value in given[1:3] if isinstance(value, ast.Constant)]
-        if any(name in _ADDRESSES for name in names):
+        if any(name in _HARMLESS for name in names):
             return False
         return any(_is_their_name(value) or self._is_theirs(value) for value in given[:2])
 

@@ -136,7 +136,7 @@ class Steps:
             given = [given]
         scale = self._unit if self._normalized is None else 1.0
         fill = [decimal(value * scale) for value in given]
-        if self._normalized is None and any(value != int(value) for value in fill):
+        if self._normalized is None and not all(float(value).is_integer() for value in fill):
             raise NoCounterpart(f"'fill' is {given}: images are bytes before normalize")
         return fill
 
