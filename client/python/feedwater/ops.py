@@ -372,7 +372,7 @@ def cast(
     out: Optional[FieldNames] = None,
 ) -> Op:
     """Changes the type of a field's numbers. Whole types round to the nearest, and take what they
-       cannot hold as their least or most (NaN as 0).
+       cannot hold as their least or most (NaN as 0). `bool`: whether it is not 0 (of NaN, too).
 
     Randomness: none. Cost: One pass when it runs alone, nothing when it is fused.
 
@@ -582,8 +582,8 @@ def decode(
        clips 16 bit gray: nearly all of it is white); alpha is dropped; of an animated WebP the
        first frame is taken. GIF is not read, as torchvision's ImageFolder does not.
 
-    Randomness: none. Cost: Most of a training pipeline's CPU time. Where it is fused, only the
-    part is decoded that the crops leave.
+    Randomness: none. Cost: Most of a training pipeline's CPU time. Only the part is decoded that
+    the crops behind it leave, those of several views too.
 
     Parameters
     ----------
