@@ -16,6 +16,7 @@
 #include "server/source/contents.h"
 #include "server/storage/engine.h"
 #include "server/storage/fault.h"
+#include "server/storage/stat_now.h"
 
 namespace feedwater::cli {
 namespace {
@@ -23,15 +24,11 @@ namespace {
 constexpr uint64_t kNoFile = 1;
 constexpr int64_t kCountEvery = 256;  // files, for the progress
 
-int64_t Nanoseconds(const timespec& time) {
-  return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
-
 // Never 0.
 uint64_t NumberOf(const struct stat& info) {
   const uint64_t parts[] = {info.st_ino, static_cast<uint64_t>(info.st_size),
-                            static_cast<uint64_t>(Nanoseconds(info.st_mtim)),
-                            static_cast<uint64_t>(Nanoseconds(info.st_ctim))};
+                            static_cast<uint64_t>(server::Nanoseconds(info.st_mtim)),
+                            static_cast<uint64_t>(server::Nanoseconds(info.st_ctim))};
   return XXH3_64bits(parts, sizeof(parts)) | 1;
 }
 
@@ -84,7 +81,7 @@ absl::StatusOr<uint64_t> SourceFiles::StateOfObject(uint32_t object, Of what) {
           absl::StrCat(PathOf(dataset, object), " has changed since it was read"));
     }
   }
-  if (const int64_t at_ns = Nanoseconds(info->st_ctim); at_ns > changed_ns_) {
+  if (const int64_t at_ns = server::Nanoseconds(info->st_ctim); at_ns > changed_ns_) {
     changed_ns_ = at_ns;
     changed_object_ = object;
   }

@@ -15,6 +15,7 @@
 #include "server/source/digest.h"
 #include "server/storage/engine.h"
 #include "server/storage/fault.h"
+#include "server/storage/stat_now.h"
 
 namespace feedwater::server {
 namespace {
@@ -33,10 +34,6 @@ constexpr size_t kBytesOfASlot = 2 * sizeof(size_t) + 1;  // of those opened
 constexpr int64_t kBytesOfAnOpening = 4 * kBytesOfASlot;  // while a table grows there are two
 constexpr size_t kSeveral = 0;                            // no state's hash
 
-uint64_t Nanoseconds(const timespec& time) {
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(time.tv_nsec);
-}
-
 size_t HashOfState(const Stamp& stamp) {
   return absl::HashOf(stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns) | 1;
 }
@@ -51,7 +48,8 @@ std::string DatasetLocation::Describe() const {
 Stamp MakeStamp(std::string path, const struct stat& info) {
   return {std::move(path), info.st_ino,
           S_ISDIR(info.st_mode) ? 0 : static_cast<uint64_t>(info.st_size),
-          Nanoseconds(info.st_mtim), Nanoseconds(info.st_ctim)};
+          static_cast<uint64_t>(Nanoseconds(info.st_mtim)),
+          static_cast<uint64_t>(Nanoseconds(info.st_ctim))};
 }
 
 absl::StatusOr<Stamp> StampNow(const Root& root, const std::string& path) {
