@@ -206,6 +206,7 @@ int64_t IndexedDataset::IndexedChangeNs(uint32_t object) const {
   return is_file ? static_cast<int64_t>(saved->changed_ns) : 0;
 }
 
+// Files may come to it and go: those that the index names are looked at themselves.
 absl::Status IndexedDataset::LookAtFolderOf(uint32_t object, Reach reach) const {
   if (IsStaged(object)) return absl::OkStatus();
   const std::string path = ObjectPath(object);
@@ -213,8 +214,11 @@ absl::Status IndexedDataset::LookAtFolderOf(uint32_t object, Reach reach) const 
   const std::optional<Stamp> saved =
       StampOf(absl::string_view(path).substr(0, slash == path.npos ? 0 : slash));
   if (!saved.has_value()) return absl::OkStatus();
-  FW_ASSIGN_OR_RETURN(const std::string change, ChangeOf(root(), *saved, reach));
-  return change.empty() ? absl::OkStatus() : absl::FailedPreconditionError(change);
+  const absl::StatusOr<struct stat> now = root().Stat(saved->path, reach);
+  if (absl::IsNotFound(now.status())) return absl::FailedPreconditionError(now.status().message());
+  if (!now.ok() || now->st_ino == saved->inode) return now.status();
+  return absl::FailedPreconditionError(
+      absl::StrCat(root().Describe(saved->path), " has changed: another folder stands there"));
 }
 
 void IndexedDataset::MarkOutOfDate(uint32_t /*object*/) const {
