@@ -101,16 +101,6 @@ absl::StatusOr<std::string> FirstOf(const Index& index, const Look& look) {
   return std::string();
 }
 
-// "": it is as it was. An error: that cannot be told.
-absl::StatusOr<std::string> ChangeOf(const Root& root, const Stamp& saved, Reach reach) {
-  const absl::StatusOr<struct stat> info = root.Stat(saved.path, reach);
-  if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
-  const Stamp now = info.ok() ? MakeStamp(saved.path, *info) : Stamp{saved.path};
-  if (now == saved) return std::string();
-  return info.ok() ? absl::StrCat(root.Describe(saved.path), " has changed")
-                   : std::string(info.status().message());
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> FindChange(const Index& index, const Root& root, Reach reach,
@@ -121,10 +111,16 @@ absl::StatusOr<std::string> FindChange(const Index& index, const Root& root, Rea
       FirstOf(index, [&](size_t i, const Stamp& saved) -> absl::StatusOr<std::string> {
         if (i % kStampsPerLook == 0 && given_up != nullptr && given_up())
           return absl::CancelledError("nobody waits for the dataset any more");
-        absl::StatusOr<std::string> found = ChangeOf(root, saved, reach);
-        if (found.ok() || IsElsewhere(found.status()) || IsTransient(found.status())) return found;
-        not_told.Update(found.status());
-        return std::string();
+        const absl::StatusOr<struct stat> info = root.Stat(saved.path, reach);
+        if (IsElsewhere(info.status()) || IsTransient(info.status())) return info.status();
+        if (!info.ok() && !absl::IsNotFound(info.status())) {
+          not_told.Update(info.status());
+          return std::string();
+        }
+        const Stamp now = info.ok() ? MakeStamp(saved.path, *info) : Stamp{saved.path};
+        if (now == saved) return std::string();
+        return info.ok() ? absl::StrCat(root.Describe(saved.path), " has changed")
+                         : std::string(info.status().message());
       });
   if (change.ok() && change->empty() && !not_told.ok()) return not_told;
   return change;

@@ -50,10 +50,10 @@ class Cast : public PixelOp {
 
 const OpRegistrar kRegistrar(
     OpSchema<Params>("cast")
-        .Summary("Changes the type of a field's numbers. Whole types "
-                 "round to the nearest, and take what "
-                 "they cannot hold as their least or most (NaN as 0). `bool`: whether "
-                 "it is not 0 (of NaN, too).")
+        .Summary(
+            "Changes the type of a field's numbers. Whole types round to the nearest, and take "
+            "what they cannot hold as their least or most (NaN as 0). `bool`: whether it is not 0 "
+            "(of NaN, too).")
         .Input({.field = "image",
                 .layouts = {Layout::kHWC, Layout::kCHW, Layout::kPlain},
                 .dtypes = {},
