@@ -34,6 +34,7 @@ class InProcessMaker final : public SampleMaker {
     caller_.Use(caller);
     workspace_.UseCaller(caller_.get(), gone);
   }
+  void UseTurn(CallTurn* turn) { caller_.UseTurn(turn); }
 
  private:
   void Begin() { workspace_.clock().Begin(plan_->limits().max_sample_ms, gone_); }

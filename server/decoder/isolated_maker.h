@@ -46,7 +46,10 @@ class IsolatedMaker final : public SampleMaker {
     gone_ = gone;
   }
   // Who runs ops of the user's own; null: nobody.
-  void UseCaller(OpCaller* caller) { caller_.Use(caller); }
+  void UseCaller(OpCaller* caller, CallTurn* turn = nullptr) {
+    caller_.Use(caller);
+    caller_.UseTurn(turn);
+  }
   void Allow(int64_t bytes) override { allowed_bytes_ = bytes; }
 
   absl::Status Run(const SampleInput& input, int64_t k, const BatchMemory& memory) override;

@@ -13,19 +13,23 @@ namespace feedwater::server {
 class TimedCaller final : public OpCaller {
  public:
   void Use(OpCaller* caller) { caller_ = caller; }  // null: nobody runs any
+  void UseTurn(CallTurn* turn) { turn_ = turn; }    // of the next calls; may be null
   OpCaller* get() { return caller_ == nullptr ? nullptr : this; }
   int64_t TakeHeldNs() { return std::exchange(held_ns_, 0); }
 
   absl::Status Call(const OpCall& call,
                     absl::FunctionRef<absl::Status(absl::Span<const Tensor>)> take) override {
     const int64_t start = MonotonicNs();
-    absl::Status status = caller_->Call(call, take);
+    OpCall in_turn = call;
+    in_turn.turn = turn_;
+    absl::Status status = caller_->Call(in_turn, take);
     held_ns_ += MonotonicNs() - start;
     return status;
   }
 
  private:
   OpCaller* caller_ = nullptr;
+  CallTurn* turn_ = nullptr;
   int64_t held_ns_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "server/graph/op_caller.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/units.h"
@@ -20,6 +21,23 @@ int64_t SumOf(absl::Span<const TensorSpec> specs) {
 }
 
 }  // namespace
+
+void SuspendedCalls::Put(const OpCall& call, std::unique_ptr<SuspendedCall> suspended) {
+  calls_[KeyOf(call)] = std::move(suspended);
+}
+
+std::unique_ptr<SuspendedCall> SuspendedCalls::Take(const OpCall& call) {
+  const auto found = calls_.find(KeyOf(call));
+  if (found == calls_.end()) return nullptr;
+  std::unique_ptr<SuspendedCall> suspended = std::move(found->second);
+  calls_.erase(found);
+  return suspended;
+}
+
+bool SuspendedCalls::AnyReady() const {
+  return std::any_of(calls_.begin(), calls_.end(),
+                     [](const auto& call) { return call.second->IsReady(); });
+}
 
 absl::Status CheckCallBytes(absl::Span<const TensorSpec> inputs,
                             absl::Span<const TensorSpec> outputs) {

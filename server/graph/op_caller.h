@@ -5,7 +5,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
+#include <tuple>
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
@@ -19,6 +22,8 @@ namespace feedwater::server {
 // The op of `graph:` that such programs run.
 inline constexpr char kOwnOp[] = "python";
 
+class CallTurn;
+
 struct OpCall {
   const std::string* name = nullptr;  // that the program serves it under
   int64_t record = 0;                 // the sample's, or the global batch's
@@ -28,6 +33,41 @@ struct OpCall {
   // Nobody waits for it any more; may be null.
   const std::atomic<bool>* gone = nullptr;
   WorkClock* clock = nullptr;  // beats while the program is waited for; may be null
+  CallTurn* turn = nullptr;    // may be null: the call keeps its worker until it ends
+};
+
+// A call whose worker does others' work while the program makes it. Its end gives the call up.
+class SuspendedCall {
+ public:
+  virtual ~SuspendedCall() = default;
+  virtual bool IsReady() = 0;  // the same Call would not wait any more, or for no program
+};
+
+// Those of one sample or batch, by name, record and seed.
+class SuspendedCalls {
+ public:
+  void Put(const OpCall& call, std::unique_ptr<SuspendedCall> suspended);
+  std::unique_ptr<SuspendedCall> Take(const OpCall& call);  // null: there is none
+  bool AnyReady() const;
+  bool empty() const { return calls_.empty(); }
+  void Clear() { calls_.clear(); }
+
+ private:
+  using Key = std::tuple<std::string, int64_t, std::array<uint64_t, 2>>;
+  static Key KeyOf(const OpCall& call) { return {*call.name, call.record, call.seed}; }
+
+  std::map<Key, std::unique_ptr<SuspendedCall>> calls_;
+};
+
+// Of a worker: whether a call may go on keeping it.
+class CallTurn {
+ public:
+  virtual ~CallTurn() = default;
+  // The call has waited for so long, and must leave the worker to others' work: it is put into
+  // calls(), and ends with Aborted. What it is part of is made again later, from its beginning, and
+  // finds it there.
+  virtual bool IsOver(int64_t waited_ns) = 0;
+  virtual SuspendedCalls& calls() = 0;
 };
 
 // Of what a call takes and makes together. The same wherever samples are made: a decoder process
@@ -49,7 +89,8 @@ class OpCaller {
   // Waits for the program, and shows `take` what it has made: views that the program can still
   // write to, until `take` returns. InvalidArgument with the program's words when it raised an
   // error or gave something else than was planned; DataLoss when its process ended twice on it;
-  // Unavailable when no process serves the op; Cancelled once `gone`.
+  // Unavailable when no process serves the op; Cancelled once `gone`; Aborted when its turn is
+  // over.
   virtual absl::Status Call(const OpCall& call,
                             absl::FunctionRef<absl::Status(absl::Span<const Tensor>)> take) = 0;
 };

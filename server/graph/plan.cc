@@ -386,7 +386,8 @@ bool Plan::finishes_batches() const {
 }
 
 absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey key,
-                               const BatchMemory& memory, SampleWorkspace& workspace) const {
+                               const BatchMemory& memory, SampleWorkspace& workspace,
+                               size_t* ops_done) const {
   const Impl& plan = *impl_;
   SampleWorkspace::Impl& work = *workspace.impl();
   const auto fields = [&](const std::vector<int>& values, std::vector<BatchField>* out) {
@@ -396,7 +397,11 @@ absl::Status Plan::FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey
       out->push_back({plan.flow.batch_values[value].spec, place.Base(memory), place.sample_bytes});
     }
   };
-  for (const BatchNode& node : plan.flow.batch_nodes) {
+  const std::vector<BatchNode>& nodes = plan.flow.batch_nodes;
+  size_t from_the_first = 0;
+  for (size_t& next = ops_done != nullptr ? *ops_done : from_the_first; next < nodes.size();
+       ++next) {
+    const BatchNode& node = nodes[next];
     if (!node.is_live || samples <= 0) continue;
     fields(node.in, &work.batch_inputs);
     fields(node.out, &work.batch_outputs);

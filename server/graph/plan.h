@@ -164,11 +164,13 @@ class Plan {
   void RunBlank(const SampleInput& input, int64_t k, const BatchMemory& memory) const;
 
   // What is done once all `samples` places are written: batch ops, and ragged outputs are packed.
-  // `global_batch` numbers the batches of all ranks.
+  // `global_batch` numbers the batches of all ranks. `ops_done` (may be null): how many batch ops
+  // have been run, which work in place and are not run again where one before had to be left.
   bool has_batch_ops() const;
   bool finishes_batches() const;  // whether there is anything to do
   absl::Status FinishBatch(int64_t samples, uint64_t global_batch, PhiloxKey key,
-                           const BatchMemory& memory, SampleWorkspace& workspace) const;
+                           const BatchMemory& memory, SampleWorkspace& workspace,
+                           size_t* ops_done = nullptr) const;
 
   bool decodes() const;  // whether it has an op that decodes files: OpEntry::DecodesFiles
 

@@ -31,7 +31,9 @@ SampleRunner::SampleRunner(Parts parts)
       clock_(parts.clock),
       bad_samples_(parts.bad_samples),
       crumb_(parts.crumb),
-      decoders_(std::move(parts.decoders)) {
+      decoders_(std::move(parts.decoders)),
+      turn_(parts.turn) {
+  in_process_.UseTurn(turn_);
   in_process_.workspace().UseClock(clock_);
 }
 
@@ -53,7 +55,7 @@ SampleMaker& SampleRunner::MakerFor(const Batch& batch) {
                                             SetupOf(pipeline.spec, *pipeline.dataset),
                                             pipeline.spec.limits)});
   job_makers_.back().maker->UseSeekIndexes(indexes);
-  job_makers_.back().maker->UseCaller(pipeline.op_caller.get());
+  job_makers_.back().maker->UseCaller(pipeline.op_caller.get(), turn_);
   job_makers_.back().maker->UseClock(clock_, &batch.dropped_flag());
   return *job_makers_.back().maker;
 }
@@ -243,7 +245,7 @@ void SampleRunner::GiveBackMemory() {
   LeaveEndedJobs();
 }
 
-absl::Status SampleRunner::FinishBatch(const Batch& batch, Usage* usage) {
+absl::Status SampleRunner::FinishBatch(const Batch& batch, size_t* ops_done, Usage* usage) {
   const Plan* plan = batch.job().plan();
   if (!plan->finishes_batches() || batch.dropped()) return absl::OkStatus();
   const int64_t start = MonotonicNs();
@@ -253,7 +255,7 @@ absl::Status SampleRunner::FinishBatch(const Batch& batch, Usage* usage) {
     in_process_.workspace().clock().Begin(batch.samples() * plan->limits().max_sample_ms,
                                           &batch.dropped_flag());
     return plan->FinishBatch(batch.samples(), batch.number(), batch.order().key(), batch.memory(),
-                             in_process_.workspace());
+                             in_process_.workspace(), ops_done);
   });
   usage->batch_ns += MonotonicNs() - start;
   usage->held_ns += in_process_.TakeCost().held_ns;

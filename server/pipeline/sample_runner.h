@@ -32,6 +32,7 @@ class SampleRunner {
     const BadSampleLog* bad_samples = nullptr;  // what may not be worked on; may be null
     Breadcrumb* crumb = nullptr;                // may be null
     std::shared_ptr<DecoderHost> decoders;      // for isolated jobs; may be null
+    CallTurn* turn = nullptr;                   // of calls of users' own ops; may be null
   };
   // What is made of which bytes.
   struct Making {
@@ -50,8 +51,9 @@ class SampleRunner {
   }
   // Makes the sample, and counts what that took.
   absl::Status Run(const Making& sample, SampleInput input, Usage* usage);
-  // Runs the batch ops over a batch whose samples are all made, and packs its ragged outputs.
-  absl::Status FinishBatch(const Batch& batch, Usage* usage);
+  // Runs the batch ops over a batch whose samples are all made, but for the first `ops_done`, and
+  // packs its ragged outputs.
+  absl::Status FinishBatch(const Batch& batch, size_t* ops_done, Usage* usage);
 
   void GiveBackMemory();
   void LeaveEndedJobs();  // ends the decoder processes of jobs that are over
@@ -78,6 +80,7 @@ class SampleRunner {
   const BadSampleLog* const bad_samples_;
   Breadcrumb* const crumb_;
   const std::shared_ptr<DecoderHost> decoders_;
+  CallTurn* const turn_;
   InProcessMaker in_process_;
   std::vector<JobMaker> job_makers_;
   SampleRooms::Room room_;    // of the sample under way, if it is a large one

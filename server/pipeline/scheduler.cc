@@ -433,6 +433,19 @@ void Scheduler::HeldUp(Job& job, int change) {
   if (held_up > 0 && held_up == change) parking_->WakeAll();  // its workers are free for others
 }
 
+void Scheduler::Suspended(Job& job, int worker, int change) {
+  MutexLock lock(&mu_);
+  Guarded(job).pace.Suspend(worker, change);
+}
+
+bool Scheduler::HasOthersWork(int worker, uint32_t uid) const {
+  MutexLock lock(&mu_);
+  return std::any_of(jobs_.begin(), jobs_.end(), [&](const std::shared_ptr<Job>& job) {
+    mu_.AssertHeld();
+    return job->config().owner_uid != uid && FirstReady(*job, worker) != nullptr;
+  });
+}
+
 void Scheduler::ChargeUser(uint32_t uid, int64_t cpu_ns) {
   MutexLock lock(&mu_);
   fair_.Charge(uid, static_cast<double>(cpu_ns));

@@ -84,6 +84,10 @@ class Scheduler {
   void ChargeUser(uint32_t uid, int64_t cpu_ns);
   // So many reads more, or less, of the job are held up by storage.
   void HeldUp(Job& job, int change);
+  // So many samples of it more, or less, are suspended on the worker (turns.h).
+  void Suspended(Job& job, int worker, int change) ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether the worker could take a ticket of another user than this one.
+  bool HasOthersWork(int worker, uint32_t uid) const ABSL_LOCKS_EXCLUDED(mu_);
   void Beat() { progress_.fetch_add(1, std::memory_order_relaxed); }  // a worker is not stuck
   // The order of a whole epoch, kept for the ranks that come to it. Made without the lock; null
   // while another worker makes it.

@@ -73,6 +73,50 @@ Turns::Sample* Turns::Next() {
   return sample;
 }
 
+void Turns::Suspend(Sample* sample) {
+  hands_[sample->user].suspended.push_back(sample);
+  ++suspended_;
+}
+
+bool Turns::HasSuspended(const Sample& sample) const {
+  const auto hand = hands_.find(sample.user);
+  return hand != hands_.end() &&
+         std::any_of(hand->second.suspended.begin(), hand->second.suspended.end(),
+                     [&](const Sample* other) { return other->job == sample.job; });
+}
+
+Turns::Sample* Turns::Resume(bool any) {
+  if (suspended_ == 0) return nullptr;
+  for (auto& [user, hand] : hands_) {
+    auto next = hand.suspended.begin();
+    while (!any && next != hand.suspended.end() && !IsReady(hand, **next)) ++next;
+    if (next == hand.suspended.end()) continue;
+    Sample* const sample = *next;
+    hand.suspended.erase(next);
+    --suspended_;
+    return sample;
+  }
+  return nullptr;
+}
+
+bool Turns::OthersWait(uint32_t user) const {
+  return std::any_of(hands_.begin(), hands_.end(), [&](const auto& other) {
+    const Hand& hand = other.second;
+    if (other.first == user) return false;
+    if (hand.samples > static_cast<int64_t>(hand.suspended.size())) return true;
+    return std::any_of(hand.suspended.begin(), hand.suspended.end(),
+                       [&](const Sample* sample) { return IsReady(hand, *sample); });
+  });
+}
+
+bool Turns::IsReady(const Hand& hand, const Sample& sample) const {
+  if (pointless_(sample)) return true;
+  if (!sample.calls.empty()) return sample.calls.AnyReady();
+  return std::all_of(hand.suspended.begin(), hand.suspended.end(), [&](const Sample* other) {
+    return other->job != sample.job || other->calls.empty();
+  });
+}
+
 // Whether quick samples of another user are in hand that storage does not keep.
 bool Turns::SlowMustWait(uint32_t user) const {
   return std::any_of(hands_.begin(), hands_.end(), [user](const auto& other) {

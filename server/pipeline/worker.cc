@@ -20,6 +20,9 @@ constexpr int64_t kShortNs = 200'000;
 
 constexpr size_t kPrefetchAhead = 8;  // records, of what is loaded from memory before it is used
 
+// How long a call may wait for a user's program where others have work.
+constexpr int64_t kCallNs = 100'000'000;
+
 constexpr size_t kFilesHeld = 8;  // by a ticket, beyond those of the samples that it works on
 
 }  // namespace
@@ -33,7 +36,7 @@ Worker::Worker(Parts parts)
       rooms_(parts.rooms),
       bad_samples_(parts.bad_samples),
       runner_({parts.number, std::move(parts.rooms), parts.clock, parts.bad_samples, parts.crumb,
-               std::move(parts.decoders)}),
+               std::move(parts.decoders), &turn_}),
       account_(parts.scheduler),
       turns_([this](const Turns::Sample& sample) {
         return IsPointless(static_cast<const Sample&>(sample));
@@ -55,6 +58,7 @@ void Worker::Run() {
       no_tickets_since_ = seen;
       TakeTickets();
     }
+    while (Sample* ready = Resume(/*any=*/false)) turns_.Queue(ready);
     if (Sample* sample = NextSample(); sample != nullptr) {
       const std::shared_ptr<Job>& job = sample->work->ticket.batch->stream().shared_job();
       account_.WorkFor(job);
@@ -71,6 +75,11 @@ void Worker::Run() {
       continue;
     }
     // Nothing is on its way here.
+    if (Sample* suspended = Resume(/*any=*/true); suspended != nullptr) {
+      account_.WorkFor(suspended->work->ticket.batch->stream().shared_job());
+      Process(suspended);
+      continue;
+    }
     if (stop_->load(std::memory_order_acquire)) return;
     if (no_tickets_) parking_->Sleep(no_tickets_since_);
   }
@@ -127,6 +136,7 @@ bool Worker::StartTicket(Ticket ticket) {
     Sample* sample = starting_.emplace_back(samples_.Get());
     sample->user = user;
     sample->slow = work->ticket.is_slow;
+    sample->job = &job;
     sample->work = work;
     sample->place = work->ticket.first + i;
     sample->placement = placements_[static_cast<size_t>(i)];
@@ -217,7 +227,9 @@ Worker::Sample* Worker::NextSample() {
 
 // Its user pays for it with the next turns.
 void Worker::ProcessInTurn(Sample* sample) {
-  const Turns::Sample turn = *sample;  // which is somebody else's afterwards
+  Turns::Sample turn;  // the sample is somebody else's afterwards
+  turn.user = sample->user;
+  turn.slow = sample->slow;
   const Ticket& ticket = sample->work->ticket;
   if (ticket.count < kCheapTicket) {
     account_.Count();
@@ -236,7 +248,11 @@ void Worker::ProcessInTurn(Sample* sample) {
 void Worker::Process(Sample* sample) {
   Work& work = *sample->work;
   const Batch& batch = *work.ticket.batch;
+  if (sample->finishes) return FinishBatch(&work, sample);
   if (IsPointless(*sample)) return Done(sample);
+  // Its call would wait where that one does.
+  if (sample->calls.empty() && turns_.HasSuspended(*sample) && OthersWait(sample->user))
+    return Suspend(sample);
 
   absl::Status status = sample->bytes.status();
   if (work.files.size() > kFilesHeld) ProveFiles(&work);
@@ -251,7 +267,9 @@ void Worker::Process(Sample* sample) {
     if (!status.ok()) return reader_->StartAnew(&sample->bytes);
   }
   if (status.ok()) {
+    turn_.Begin(sample);
     status = Make(*sample);
+    if (turn_.TakeLeft() && !status.ok() && !batch.dropped()) return Suspend(sample);
     account_.usage().bytes_read += sample->bytes.size();
     if (IsTransient(status) && !batch.dropped() && reader_->TryAnew(&sample->bytes, &status))
       return;
@@ -377,6 +395,7 @@ BadSample Worker::Bad(const Sample& sample, const absl::Status& status) const {
 void Worker::Done(Sample* sample) {
   Work* work = sample->work;
   reader_->Release(&sample->bytes);
+  sample->calls.Clear();
   turns_.Done(*sample);
   samples_.Put(sample);
   ++account_.usage().samples;
@@ -386,11 +405,56 @@ void Worker::Done(Sample* sample) {
 void Worker::Complete(Work* work) {
   ProveFiles(work);
   if (scheduler_->Complete(work->ticket, work->result, account_.Take())) {
-    scheduler_->Finish(work->ticket.batch,
-                       runner_.FinishBatch(*work->ticket.batch, &account_.usage()));
+    work->ops_done = 0;
+    return FinishBatch(work, nullptr);
   }
   work->ticket.batch = nullptr;  // or an idle worker would keep a closed stream's memory
   works_.Put(work);
+}
+
+// `sample`: what stands for the batch's ops in turns; null: they begin.
+void Worker::FinishBatch(Work* work, Sample* sample) {
+  const std::shared_ptr<Batch> batch = work->ticket.batch;
+  if (sample == nullptr && batch->job().calls_out()) {
+    sample = samples_.Get();
+    sample->user = batch->job().config().owner_uid;
+    sample->slow = sample->finishes = true;
+    sample->job = &batch->job();
+    sample->work = work;
+    turns_.Take(sample->user, sample->slow, 1);
+  }
+  turn_.Begin(sample);
+  const absl::Status status = runner_.FinishBatch(*batch, &work->ops_done, &account_.usage());
+  if (turn_.TakeLeft() && !status.ok() && !batch->dropped()) return Suspend(sample);
+  scheduler_->Finish(batch, status);
+  if (sample != nullptr) {
+    sample->calls.Clear();
+    sample->finishes = false;
+    turns_.Done(*sample);
+    samples_.Put(sample);
+  }
+  work->ticket.batch = nullptr;
+  works_.Put(work);
+}
+
+bool Worker::OthersWait(uint32_t user) const {
+  return turns_.OthersWait(user) || scheduler_->HasOthersWork(number_, user);
+}
+
+void Worker::Suspend(Sample* sample) {
+  turns_.Suspend(sample);
+  scheduler_->Suspended(sample->work->ticket.batch->job(), number_, +1);
+}
+
+Worker::Sample* Worker::Resume(bool any) {
+  auto* const sample = static_cast<Sample*>(turns_.Resume(any));
+  if (sample != nullptr) scheduler_->Suspended(sample->work->ticket.batch->job(), number_, -1);
+  return sample;
+}
+
+bool Worker::Turn::IsOver(int64_t waited_ns) {
+  if (sample_ == nullptr || waited_ns < kCallNs || !worker_.OthersWait(sample_->user)) return false;
+  return has_left_ = true;
 }
 
 }  // namespace feedwater::server

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "server/pipeline/cpu_account.h"
@@ -42,8 +43,9 @@ class Worker final : private RecordOwner {
   struct Work {
     Ticket ticket;
     TicketResult result;
-    int64_t left = 0;   // places not done
-    OpenedFiles files;  // that were read for it, and not proven to be unchanged since
+    int64_t left = 0;     // places not done
+    size_t ops_done = 0;  // batch ops, of whoever finishes the batch
+    OpenedFiles files;    // that were read for it, and not proven to be unchanged since
   };
 
   // One place of it.
@@ -53,7 +55,25 @@ class Worker final : private RecordOwner {
     Placement placement;
     PhiloxKey key{};  // of the draws of the record that is tried
     Substitution substitution;
-    RecordBytes bytes;  // of the place's own record, or of the substitute that is tried
+    RecordBytes bytes;      // of the place's own record, or of the substitute that is tried
+    bool finishes = false;  // not a sample: the batch ops
+  };
+
+  // Calls of users' own ops leave the worker to others' work.
+  class Turn final : public CallTurn {
+   public:
+    explicit Turn(Worker* worker) : worker_(*worker) {}
+    void Begin(Sample* sample) { sample_ = sample; }  // null: calls keep the worker
+    // Whether a call of what was begun last has left; asks once.
+    bool TakeLeft() { return std::exchange(has_left_, false); }
+
+    bool IsOver(int64_t waited_ns) override;
+    SuspendedCalls& calls() override { return sample_->calls; }
+
+   private:
+    Worker& worker_;
+    Sample* sample_ = nullptr;
+    bool has_left_ = false;
   };
 
   bool IsUnwanted(const RecordBytes& bytes) override;
@@ -70,6 +90,9 @@ class Worker final : private RecordOwner {
   void ProcessInTurn(Sample* sample);
   void Process(Sample* sample);
   Sample* NextSample();
+  bool OthersWait(uint32_t user) const;
+  void Suspend(Sample* sample);
+  Sample* Resume(bool any);
   absl::Status Make(const Sample& sample);
   SampleInput InputOf(const Sample& sample) const;
   bool StartSubstitute(Sample* sample);
@@ -79,6 +102,7 @@ class Worker final : private RecordOwner {
   BadSample Bad(const Sample& sample, const absl::Status& status) const;
   void Done(Sample* sample);
   void Complete(Work* work);
+  void FinishBatch(Work* work, Sample* sample);
 
   const int number_;
   Scheduler* const scheduler_;
@@ -87,6 +111,7 @@ class Worker final : private RecordOwner {
   const std::unique_ptr<RecordReader> reader_;
   const std::shared_ptr<SampleRooms> rooms_;
   const BadSampleLog* const bad_samples_;  // may be null
+  Turn turn_{this};
   SampleRunner runner_;
   FreeList<Work> works_;
   FreeList<Sample> samples_;

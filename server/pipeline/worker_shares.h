@@ -3,8 +3,9 @@
 // stand on every worker while everybody else's slots run empty. So jobs that are slow, and new ones
 // that may be, get no more workers than their user's share of them while other users have jobs;
 // a new job has one until its first sample is done. Jobs that wait for a user's program may wait
-// for minutes: where several users are admitted, all of them together leave a quarter of the
-// workers to the others, one at least, whoever has jobs now.
+// for minutes, and give way to others only now and then (turns.h): where several users are
+// admitted, all of them together leave a quarter of the workers to the others, one at least,
+// whoever has jobs now.
 //
 // Not thread-safe: guarded by the scheduler's lock.
 #pragma once

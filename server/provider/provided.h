@@ -103,6 +103,8 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  class Ongoing;  // a call (calls.cc)
+
   // While it lives, a window's bytes stay as the process has left them, as far as the daemon
   // decides.
   class Reading {
@@ -202,8 +204,15 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
                          int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FreeWindow(Channel& channel, const SharedWindows* shared, uint32_t window)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // A channel that has room for the call's input.
   absl::StatusOr<Channel*> AwaitChannel(const OpCall& call, int64_t data_bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Gives the input to a process.
+  absl::Status Ask(const OpCall& call, int64_t input_bytes, Ongoing* ongoing)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Asks, again where a process ends, until there is an answer.
+  absl::Status AwaitAnswer(const OpCall& call, int64_t input_bytes, Ongoing* ongoing)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   const Offer offer_;
   const WindowMemory memory_;

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 namespace feedwater::server {
@@ -130,6 +132,66 @@ TEST_F(TurnsTest, BesideASlowSampleOthersGetOneTicketBetweenTwo) {
   EXPECT_TRUE(turns_.MayTake().nobody);
   EXPECT_EQ(Make(300 * kMs), 20);
   EXPECT_FALSE(turns_.MayTake().nobody);
+}
+
+// A call that is ready when it is told to be.
+class Called final : public SuspendedCall {
+ public:
+  explicit Called(const bool* is_ready) : is_ready_(*is_ready) {}
+  bool IsReady() override { return is_ready_; }
+
+ private:
+  const bool& is_ready_;
+};
+
+TEST_F(TurnsTest, ASuspendedSampleGoesOnWhenItsCallIsReady) {
+  Take(1, kSlow, {10, 11});
+  bool is_ready = false;
+  const std::string name = "op";
+  OpCall call;
+  call.name = &name;
+  samples_[10].calls.Put(call, std::make_unique<Called>(&is_ready));
+  EXPECT_FALSE(turns_.HasSuspended(samples_[11]));
+  turns_.Suspend(&samples_[10]);
+  EXPECT_TRUE(turns_.HasSuspended(samples_[11]));
+  turns_.Suspend(&samples_[11]);  // behind it
+  EXPECT_EQ(turns_.Resume(/*any=*/false), nullptr);
+  EXPECT_FALSE(turns_.OthersWait(2)) << "nothing of it can be made";
+  is_ready = true;
+  EXPECT_TRUE(turns_.OthersWait(2));
+  EXPECT_FALSE(turns_.OthersWait(1));
+  EXPECT_EQ(turns_.Resume(/*any=*/false), &samples_[10]);
+  EXPECT_EQ(turns_.Resume(/*any=*/false), &samples_[11]);
+  EXPECT_EQ(turns_.Resume(/*any=*/true), nullptr);
+}
+
+TEST_F(TurnsTest, ASuspendedSampleGoesOnWhereNobodyWantsItOrNothingElseIsToDo) {
+  Take(1, kSlow, {10, 11});
+  bool is_ready = false;
+  const std::string name = "op";
+  OpCall call;
+  call.name = &name;
+  for (int one : {10, 11}) {
+    samples_[one].calls.Put(call, std::make_unique<Called>(&is_ready));
+    turns_.Suspend(&samples_[one]);
+  }
+  pointless_.insert(11);
+  EXPECT_EQ(turns_.Resume(/*any=*/false), &samples_[11]);
+  EXPECT_EQ(turns_.Resume(/*any=*/false), nullptr);
+  EXPECT_EQ(turns_.Resume(/*any=*/true), &samples_[10]);
+  EXPECT_FALSE(turns_.HasSuspended(samples_[10]));
+}
+
+TEST_F(TurnsTest, SamplesOfAnotherJobDoNotStandBehindASuspendedOne) {
+  Take(1, kSlow, {10, 11});
+  samples_[11].job = reinterpret_cast<const Job*>(&samples_);
+  bool is_ready = false;
+  const std::string name = "op";
+  OpCall call;
+  call.name = &name;
+  samples_[10].calls.Put(call, std::make_unique<Called>(&is_ready));
+  turns_.Suspend(&samples_[10]);
+  EXPECT_FALSE(turns_.HasSuspended(samples_[11]));
 }
 
 TEST_F(TurnsTest, DebtsOutliveWhatWasInHandUntilManyUsersWereHere) {

@@ -10,9 +10,11 @@ using ::testing::HasSubstr;
 class CallsTest : public ProvidersTest {};
 
 absl::StatusOr<int64_t> CallWith(OpCaller& caller, const std::string& name, int64_t number,
-                                 const std::atomic<bool>* gone = nullptr) {
+                                 const std::atomic<bool>* gone = nullptr,
+                                 CallTurn* turn = nullptr) {
   const Tensor input{{DType::kInt64, Layout::kPlain, {}}, reinterpret_cast<std::byte*>(&number)};
   OpCall call;
+  call.turn = turn;
   call.name = &name;
   call.record = 5;
   call.inputs = absl::MakeConstSpan(&input, 1);
@@ -185,6 +187,97 @@ TEST_F(CallsTest, ALargeCallThatIsGivenUpLeavesTheProcessToOthers) {
   goes_on = true;
   EXPECT_EQ(*first.get(), 2);
   EXPECT_EQ(*CallWith(*caller, "add", 4), 5);
+}
+
+// Whose calls leave their worker at once while others have work.
+class GivingWay final : public CallTurn {
+ public:
+  bool IsOver(int64_t) override { return others_wait; }
+  SuspendedCalls& calls() override { return calls_; }
+  std::atomic<bool> others_wait{true};
+
+ private:
+  SuspendedCalls calls_;
+};
+
+// A program that answers when it is told to.
+class SuspendedCallTest : public CallsTest {
+ protected:
+  PlayedProcess::Make Waiting() {
+    return [this](PlayedProcess& self, uint32_t window, wire::Entry* entry) {
+      EXPECT_TRUE(Eventually([&] { return goes_on_.load(); }));
+      return !ends_ && PlusOne(self, window, entry);
+    };
+  }
+  absl::StatusOr<int64_t> Call(int64_t number) {
+    return CallWith(*caller_, "add", number, nullptr, &turn_);
+  }
+
+  std::atomic<bool> goes_on_{false}, ends_{false};
+  std::shared_ptr<OpCaller> caller_;
+  GivingWay turn_;
+};
+
+TEST_F(SuspendedCallTest, IsFoundByTheSameCallAndAskedOnce) {
+  PlayedProcess process(providers_.get(), OpOf("add"), Waiting());
+  caller_ = *providers_->OpsOf(kUser, {"add"});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(absl::IsAborted(Call(1).status()));
+    EXPECT_FALSE(turn_.calls().AnyReady());
+  }
+  goes_on_ = true;
+  EXPECT_TRUE(Eventually([&] { return turn_.calls().AnyReady(); }));
+  EXPECT_EQ(*Call(1), 2);
+  EXPECT_TRUE(turn_.calls().empty());
+  EXPECT_EQ(process.asked(), 1);
+}
+
+TEST_F(SuspendedCallTest, GivesItsWindowBackWhereNobodyComesForIt) {
+  for (const bool is_answered : {false, true}) {
+    goes_on_ = is_answered;
+    PlayedProcess process(providers_.get(), OpOf("add"), Waiting());
+    caller_ = *providers_->OpsOf(kUser, {"add"});
+    for (int i = 0; i < 20; ++i) {
+      turn_.others_wait = true;
+      const auto made = Call(i);
+      EXPECT_TRUE(made.ok() || absl::IsAborted(made.status())) << made.status();
+      if (is_answered && !made.ok())
+        EXPECT_TRUE(Eventually([&] { return turn_.calls().AnyReady(); }));
+      turn_.calls().Clear();
+      if (!is_answered) break;
+    }
+    goes_on_ = true;
+    turn_.others_wait = false;
+    EXPECT_EQ(*Call(40), 41);
+  }
+}
+
+TEST_F(SuspendedCallTest, IsAskedOfAnotherProcessWhereItsOwnEnds) {
+  PlayedProcess process(providers_.get(), OpOf("add"), Waiting());
+  caller_ = *providers_->OpsOf(kUser, {"add"});
+  EXPECT_TRUE(absl::IsAborted(Call(1).status()));
+  PlayedProcess other(providers_.get(), OpOf("add"), PlusOne);
+  ends_ = goes_on_ = true;
+  EXPECT_TRUE(Eventually([&] { return turn_.calls().AnyReady(); }));
+  turn_.others_wait = false;
+  EXPECT_EQ(*Call(1), 2);
+  EXPECT_EQ(other.asked(), 1);
+}
+
+// All windows of the process are taken.
+TEST_F(SuspendedCallTest, MayNotHaveBeenAskedYet) {
+  PlayedProcess process(providers_.get(), OpOf("add"), Waiting());
+  caller_ = *providers_->OpsOf(kUser, {"add"});
+  std::vector<GivingWay> others(8);
+  for (GivingWay& other : others)
+    EXPECT_TRUE(absl::IsAborted(CallWith(*caller_, "add", 7, nullptr, &other).status()));
+  EXPECT_TRUE(absl::IsAborted(Call(1).status()));
+  EXPECT_FALSE(turn_.calls().AnyReady());
+  goes_on_ = true;
+  for (GivingWay& other : others) other.calls().Clear();
+  EXPECT_TRUE(Eventually([&] { return turn_.calls().AnyReady(); }));
+  turn_.others_wait = false;
+  EXPECT_EQ(*Call(1), 2);
 }
 
 TEST_F(CallsTest, WhatNoPayloadCanHoldIsRefusedBeforeItIsWritten) {
