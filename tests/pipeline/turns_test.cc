@@ -19,7 +19,10 @@ class TurnsTest : public ::testing::Test {
  protected:
   void Take(uint32_t user, bool slow, const std::vector<int>& names) {
     turns_.Take(user, slow, static_cast<int64_t>(names.size()));
-    for (int name : names) samples_[name] = {user, slow};
+    for (int name : names) {
+      samples_[name].user = user;
+      samples_[name].slow = slow;
+    }
   }
   void TakeAndQueue(uint32_t user, bool slow, const std::vector<int>& names) {
     Take(user, slow, names);
