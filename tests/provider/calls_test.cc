@@ -241,8 +241,9 @@ TEST_F(SuspendedCallTest, GivesItsWindowBackWhereNobodyComesForIt) {
       turn_.others_wait = true;
       const auto made = Call(i);
       EXPECT_TRUE(made.ok() || absl::IsAborted(made.status())) << made.status();
-      if (is_answered && !made.ok())
+      if (is_answered && !made.ok()) {
         EXPECT_TRUE(Eventually([&] { return turn_.calls().AnyReady(); }));
+      }
       turn_.calls().Clear();
       if (!is_answered) break;
     }
