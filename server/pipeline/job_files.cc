@@ -127,8 +127,10 @@ absl::Status JobFiles::Settle(uint32_t object, const FileCache::Facts& now, Reac
     // One that was unpacked is as old as what it was made from, which LookAround looks at.
     const bool is_own = absl::c_linear_search(dataset_->roots(), &dataset_->RootOf(object));
     // Another file may have stood here for a moment only, so that no look finds it.
-    const int64_t indexed_ns = dataset_->IndexedChangeNs(object);
-    if (indexed_ns != 0 && now.changed_ns != indexed_ns) {
+    if (const auto then = dataset_->IndexedAs(object);
+        then.has_value() && (now.changed_ns != then->changed_ns ||
+                             now.modified_ns != then->modified_ns.value_or(now.modified_ns) ||
+                             now.inode != then->inode.value_or(now.inode))) {
       mark_out_of_date();
       return changed("has changed since the dataset was indexed");
     }
@@ -171,7 +173,7 @@ absl::Status JobFiles::LookAround(bool is_last, Reach reach) {
   const int64_t now_ns = MonotonicNs();
   const bool is_due = now_ns >= look_around_ns_.load(std::memory_order_relaxed);
   if (!is_last && !is_due && !has_changed_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  FW_RETURN_IF_ERROR(Judge(dataset_->LookAgain(reach)));
+  FW_RETURN_IF_ERROR(Judge(dataset_->LookAgain(reach, Dataset::Look::kGoesOn)));
   const int64_t pause_ns = std::max(kLookAroundNs, kLookAroundShare * (MonotonicNs() - now_ns));
   look_around_ns_.store(now_ns + pause_ns, std::memory_order_relaxed);
   return absl::OkStatus();
@@ -183,7 +185,9 @@ absl::StatusOr<std::shared_ptr<const OpenedFile>> JobFiles::Open(uint32_t object
   FW_ASSIGN_OR_RETURN(std::shared_ptr<const OpenedFile> file,
                       files_->Open(dataset_->RootOf(object), dataset_->ObjectPath(object), reach,
                                    user, opened_ns_));
-  FW_RETURN_IF_ERROR(Settle(object, {file->size, file->stamp, file->changed_ns}, reach));
+  FW_RETURN_IF_ERROR(Settle(
+      object, {file->size, file->stamp, file->inode, file->modified_ns, file->changed_ns, true},
+      reach));
   return file;
 }
 
@@ -199,7 +203,7 @@ absl::StatusOr<uint64_t> JobFiles::StampOf(const std::vector<Extent>& extents, R
       // all), or it has gone meanwhile.
       const bool is_no_file = now.ok() ? !now->is_file : absl::IsNotFound(now.status());
       if (is_no_file && dataset_->ObjectBytes(extent.object) == 0)
-        now = FileCache::Facts{.size = 0, .stamp = kNothingThere, .changed_ns = 0};
+        now = FileCache::Facts{.size = 0, .stamp = kNothingThere};
       FW_RETURN_IF_ERROR(now.status());
       FW_RETURN_IF_ERROR(Settle(extent.object, *now, reach));
       stamp = now->stamp;

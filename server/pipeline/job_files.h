@@ -7,13 +7,14 @@
 // A file that the job has not looked at yet is refused, too, when it was changed after the job was
 // opened: others may have been read as they were before. Its change time shows that. It does not
 // show a change within 20 ms, or where the file system's clock is behind ours or as far ahead of it
-// as the change is old. So a file whose change time is in the index (a shard, a table) must have
-// that one, and the folder that a file stands in must be the one that was indexed, since another
-// one with other files of the same names may have taken its place. As long as there are files that
-// were not looked at, all folders and files that the index depends on are looked at, too: once a
-// second, and with the last file. A rank that has lost
-// its daemon goes on with files as they were when its stream was first opened: the new job counts
-// as opened then.
+// as the change is old. So a file that is in the index (a shard, a table) must have the inode and
+// the times that stand there, and the folder that a file stands in must be the one that was
+// indexed, since another one with other files of the same names may have taken its place. As long
+// as there are files that were not looked at, all folders and files that the index depends on are
+// looked at, too: once a second, and with the last file. Files may come to the folders and go: what
+// takes a file's place shows it by its change time, or the folder must not have changed at all
+// (Root::ShowsMoves). A rank that has lost its daemon goes on with files as they were when its
+// stream was first opened: the new job counts as opened then.
 //
 // A file is known by its stamp (storage/engine.h): device, inode, size, times. A look costs one
 // system call or so, once for each file in a job's life.

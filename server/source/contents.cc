@@ -109,7 +109,8 @@ absl::StatusOr<Contents> ReadContents(const Dataset& dataset) {
       }
       // What lies elsewhere was made of the dataset's own files, which the format has stamped.
       if (&dataset.RootOf(piece.object) == &dataset.root()) {
-        FW_ASSIGN_OR_RETURN(Stamp stamp, StampNow(dataset.root(), path));
+        FW_ASSIGN_OR_RETURN(Stamp stamp,
+                            StampNow(dataset.root(), path, &contents.unsettled_until_ns));
         contents.stamps.push_back(std::move(stamp));
       }
       absl::StatusOr<Fd> opened = dataset.RootOf(piece.object).OpenFile(path, /*direct_io=*/false);

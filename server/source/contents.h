@@ -21,8 +21,9 @@ inline constexpr int64_t kPieces = 1024, kPieceBytes = 4096;
 bool IsReadWhole(const Dataset& dataset);
 
 struct Contents {
-  std::string digest;         // 32 hex digits
-  std::vector<Stamp> stamps;  // of the files that were looked at
+  std::string digest;              // 32 hex digits
+  std::vector<Stamp> stamps;       // of the files that were looked at
+  int64_t unsettled_until_ns = 0;  // the last of them (UnsettledUntilNs)
 };
 
 // A file that is missing or may not be read counts as such: its records are bad when their turn

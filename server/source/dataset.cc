@@ -133,10 +133,18 @@ std::string StagedAs(const DatasetLocation& location) {
   return Key("unpacked").Add("root", location.root->path()).Add("path", location.path).Name();
 }
 
-// `location` is watched by the builder. `staged` receives what holds the unpacked files.
-absl::StatusOr<std::shared_ptr<const Index>> BuildOnce(
-    const DatasetSpec& spec, const DatasetLocation& location, const DatasetOptions& options,
-    IndexBuilder& builder, std::shared_ptr<const StagedFolder>* staged) {
+// An index, and what is known of its files beside it.
+struct Indexed {
+  std::shared_ptr<const Index> index;
+  std::shared_ptr<const StagedFolder>
+      staged;  // what holds the unpacked files; null: there are none
+  StampDevices devices;
+  int64_t unsettled_until_ns = 0;  // as IndexedParts
+};
+
+// `location` is watched by the builder.
+absl::StatusOr<Indexed> BuildOnce(const DatasetSpec& spec, const DatasetLocation& location,
+                                  const DatasetOptions& options, IndexBuilder& builder) {
   FW_RETURN_IF_ERROR(spec.made.format->BuildIndex(location, &builder));
   FW_RETURN_IF_ERROR(builder.TakeOwnAlone());
   if (builder.records <= 0) {
@@ -164,6 +172,7 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildOnce(
   digest.Add(builder.digest);
   digest.Add(contents.digest);
   builder.stamps.insert(builder.stamps.end(), contents.stamps.begin(), contents.stamps.end());
+  builder.unsettled_until_ns = std::max(builder.unsettled_until_ns, contents.unsettled_until_ns);
 
   TextList about, classes;
   about.Add(IndexKey(spec, location).text());
@@ -171,23 +180,25 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildOnce(
   about.Add(digest.Hex());
   about.Add(builder.notes);
   for (const std::string& name : builder.classes) classes.Add(name);
-  *staged = builder.staged();
   builder.columns.Add(kUnpacked, std::vector<uint64_t>{builder.staged() != nullptr});
   builder.columns.Add(kAbout, about);
   builder.columns.Add(kClasses, classes);
   AddStamps(builder.stamps, builder.empty_folders, &builder.columns);
-  return builder.columns.Finish(options.budget.get());
+  Indexed indexed;
+  indexed.staged = builder.staged();
+  indexed.devices = StampDevices(builder.stamps, builder.empty_folders);
+  indexed.unsettled_until_ns = builder.unsettled_until_ns;
+  FW_ASSIGN_OR_RETURN(indexed.index, builder.columns.Finish(options.budget.get()));
+  return indexed;
 }
 
 // The index, or the error, of files and folders that all were what their stamps say.
-absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(
-    const DatasetSpec& spec, const DatasetLocation& location, const DatasetOptions& options,
-    std::shared_ptr<const StagedFolder>* staged) {
+absl::StatusOr<Indexed> BuildIndex(const DatasetSpec& spec, const DatasetLocation& location,
+                                   const DatasetOptions& options) {
   for (int tries = 1;; ++tries) {
     IndexBuilder builder(options, StagedAs(location));
     FW_ASSIGN_OR_RETURN(const DatasetLocation watched, builder.Watch(location));
-    absl::StatusOr<std::shared_ptr<const Index>> built =
-        BuildOnce(spec, watched, options, builder, staged);
+    absl::StatusOr<Indexed> built = BuildOnce(spec, watched, options, builder);
     const std::optional<std::string> other = builder.FindUnproven();
     if (!other.has_value()) {
       return absl::IsResourceExhausted(built.status())
@@ -205,10 +216,9 @@ absl::StatusOr<std::shared_ptr<const Index>> BuildIndex(
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec,
                                                          const DatasetLocation& location,
-                                                         const std::string& file,
-                                                         std::shared_ptr<const Index> index,
-                                                         std::shared_ptr<const StagedFolder> staged,
+                                                         const std::string& file, Indexed indexed,
                                                          MemoryBudget* budget) {
+  const std::shared_ptr<const Index>& index = indexed.index;
   IndexedParts parts;
   FW_ASSIGN_OR_RETURN(TextColumn about, index->Texts(kAbout));
   FW_ASSIGN_OR_RETURN(TextColumn classes, index->Texts(kClasses));
@@ -221,7 +231,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec
   parts.digest = std::string(about[kAboutDigest]);
   parts.notes = std::string(about[kAboutNotes]);
   if (budget != nullptr) {
-    // With what finds a stamp by its path (IndexedDataset::IndexedChangeNs).
+    // With what finds a stamp by its path (IndexedDataset::IndexedAs).
     FW_ASSIGN_OR_RETURN(const int64_t stamps, CountStamps(*index));
     auto names_bytes = stamps * static_cast<int64_t>(2 * sizeof(size_t));
     for (size_t i = 0; i < classes.size(); ++i)
@@ -231,9 +241,11 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec
   parts.classes = classes.ToVector();
   parts.fields = spec.made.format->fields();
   parts.location = location;
-  parts.index = std::move(index);
+  parts.index = index;
   parts.saved_as = file;
-  parts.staged = std::move(staged);
+  parts.staged = std::move(indexed.staged);
+  parts.devices = std::move(indexed.devices);
+  parts.unsettled_until_ns = indexed.unsettled_until_ns;
   return spec.made.format->Open(std::move(parts));
 }
 
@@ -255,20 +267,22 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSaved(const DatasetSpec& spec
                                                          const DatasetLocation& location,
                                                          const std::string& file,
                                                          const DatasetOptions& options) {
-  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Index> index, LoadIndex(file, options.budget.get()));
-  FW_ASSIGN_OR_RETURN(std::string change,
-                      FindChange(*index, *location.root, Reach::kAnywhere, options.given_up));
+  Indexed indexed;
+  FW_ASSIGN_OR_RETURN(indexed.index, LoadIndex(file, options.budget.get()));
+  FW_ASSIGN_OR_RETURN(const std::string change,
+                      FindChange(*indexed.index, *location.root,
+                                 {.found = &indexed.devices, .given_up = options.given_up}));
   if (!change.empty()) return absl::NotFoundError(change);
-  FW_ASSIGN_OR_RETURN(const NumberColumn unpacked, index->Numbers(kUnpacked));
+  FW_ASSIGN_OR_RETURN(const NumberColumn unpacked, indexed.index->Numbers(kUnpacked));
   std::shared_ptr<const StagedFolder> staged;
   if (unpacked.size() == 1 && unpacked[0] != 0) {
     if (options.staging == nullptr)
       return absl::NotFoundError("its files were unpacked, and here they cannot be");
     FW_ASSIGN_OR_RETURN(staged, options.staging->Open(StagedAs(location)));
+    indexed.staged = staged;
   }
-  FW_ASSIGN_OR_RETURN(
-      std::shared_ptr<const Dataset> dataset,
-      OpenIndex(spec, location, file, std::move(index), staged, options.budget.get()));
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
+                      OpenIndex(spec, location, file, std::move(indexed), options.budget.get()));
   if (staged == nullptr) return dataset;
   const auto goes_on = [&options] {
     return options.given_up != nullptr && options.given_up()
@@ -425,14 +439,13 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenDataset(const YamlNode& node,
       spdlog::info("dataset {}: building the index: {}", what, why);
     }
   }
-  std::shared_ptr<const StagedFolder> staged;
-  absl::StatusOr<std::shared_ptr<const Index>> built = BuildIndex(spec, location, options, &staged);
+  absl::StatusOr<Indexed> built = BuildIndex(spec, location, options);
   if (!built.ok()) return WithPlace(built.status(), location, node);
-  const std::shared_ptr<const Index> index = *std::move(built);
-  if (!file.empty() && options.save) SaveIndexInFolder(*index, file);
-  FW_ASSIGN_OR_RETURN(
-      std::shared_ptr<const Dataset> dataset,
-      OpenIndex(spec, location, file, index, std::move(staged), options.budget.get()));
+  // What is written to meanwhile may be half of what it was and half of what it becomes.
+  if (!file.empty() && options.save && built->unsettled_until_ns == 0)
+    SaveIndexInFolder(*built->index, file);
+  FW_ASSIGN_OR_RETURN(std::shared_ptr<const Dataset> dataset,
+                      OpenIndex(spec, location, file, *std::move(built), options.budget.get()));
   if (!admits("indexes built")) return dataset;
   spdlog::info("dataset {}: {}, {}, index of {} built in {}{}{}", what,
                FormatCount(dataset->size(), "record"),

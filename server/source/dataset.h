@@ -148,14 +148,25 @@ class Dataset : public ObjectSource {  // its files by number
 
   // Looks at its files. OK while those that the index depends on are as they were when it was
   // made; FailedPrecondition that names the first one that is not. Other errors: it cannot be told.
-  virtual absl::Status LookAgain(Reach = Reach::kAnywhere) const { return absl::OkStatus(); }
-  // The same of the folder alone that a file stands in, if the index depends on it.
+  // kGoesOn: for a job that goes on with what the index says. To its folders files may come, and
+  // from them go, where those that take others' places show it by themselves.
+  enum class Look { kIsCurrent, kGoesOn };
+  virtual absl::Status LookAgain(Reach = Reach::kAnywhere, Look = Look::kIsCurrent) const {
+    return absl::OkStatus();
+  }
+  // Whether the folder that a file stands in is the one that was indexed, if the index depends on
+  // it; its files may be others.
   virtual absl::Status LookAtFolderOf(uint32_t /*object*/, Reach) const { return absl::OkStatus(); }
   // Looks at the index alone. `later_ns` is of those after `as_of_ns`.
   virtual Dependencies dependencies(int64_t /*as_of_ns*/) const { return {}; }
-  // The change time, in nanoseconds, that a file had when it was indexed. 0: the index does not
-  // have it, as of most formats with a record a file.
-  virtual int64_t IndexedChangeNs(uint32_t /*object*/) const { return 0; }
+  // What a file was when it was indexed. Nothing: the index does not have it, as of most formats
+  // with a record a file.
+  struct IndexedFile {
+    std::optional<uint64_t> inode;
+    std::optional<int64_t> modified_ns;
+    int64_t changed_ns = 0;
+  };
+  virtual std::optional<IndexedFile> IndexedAs(uint32_t /*object*/) const { return std::nullopt; }
   // This file is known to be another one than the index says, though LookAgain may not see it: the
   // next opening makes a new index.
   virtual void MarkOutOfDate(uint32_t /*object*/) const {}

@@ -25,7 +25,7 @@ constexpr IndexTag kStamps = MakeIndexTag("STMP");  // inode, bytes, modified, c
 constexpr IndexTag kStampKinds =
     MakeIndexTag("STKI");  // how many are of empty folders, the last ones
 constexpr size_t kStampNumbers = 4;
-constexpr char kIdentityVersion[] = "3:";  // of what identities are made of
+constexpr char kIdentityVersion[] = "4:";  // of what identities are made of
 constexpr size_t kStampsPerLook = 256;     // looked at before it is asked whether anybody waits
 
 constexpr int64_t kProgressIntervalNs = 100'000'000;
@@ -35,7 +35,8 @@ constexpr int64_t kBytesOfAnOpening = 4 * kBytesOfASlot;  // while a table grows
 constexpr size_t kSeveral = 0;                            // no state's hash
 
 size_t HashOfState(const Stamp& stamp) {
-  return absl::HashOf(stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns) | 1;
+  return absl::HashOf(stamp.device, stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns) |
+         1;
 }
 
 }  // namespace
@@ -46,17 +47,39 @@ std::string DatasetLocation::Describe() const {
 }
 
 Stamp MakeStamp(std::string path, const struct stat& info) {
-  return {std::move(path), info.st_ino,
+  return {std::move(path),
+          info.st_ino,
           S_ISDIR(info.st_mode) ? 0 : static_cast<uint64_t>(info.st_size),
           static_cast<uint64_t>(Nanoseconds(info.st_mtim)),
-          static_cast<uint64_t>(Nanoseconds(info.st_ctim))};
+          static_cast<uint64_t>(Nanoseconds(info.st_ctim)),
+          info.st_dev};
 }
 
-absl::StatusOr<Stamp> StampNow(const Root& root, const std::string& path) {
+StampDevices::StampDevices(const std::vector<Stamp>& stamps,
+                           const std::vector<Stamp>& empty_folders) {
+  size_t number = 0;
+  for (const auto* kind : {&stamps, &empty_folders}) {
+    for (const Stamp& stamp : *kind) Set(number++, stamp.device);
+  }
+}
+
+void StampDevices::Set(size_t stamp, uint64_t device) {
+  if (!common_.has_value()) common_ = device;
+  if (device != *common_) others_[stamp] = device;
+}
+
+uint64_t StampDevices::Of(size_t stamp) const {
+  const auto found = others_.find(stamp);
+  return found != others_.end() ? found->second : common_.value_or(0);
+}
+
+absl::StatusOr<Stamp> StampNow(const Root& root, const std::string& path,
+                               int64_t* unsettled_until_ns) {
   const absl::StatusOr<struct stat> info = root.Stat(path);
   if (absl::IsNotFound(info.status())) return Stamp{path};
   if (!info.ok()) return info.status();
   AwaitClockTick(*info);
+  *unsettled_until_ns = std::max(*unsettled_until_ns, UnsettledUntilNs(*info));
   return MakeStamp(path, *info);
 }
 
@@ -103,22 +126,29 @@ absl::StatusOr<std::string> FirstOf(const Index& index, const Look& look) {
 
 }  // namespace
 
-absl::StatusOr<std::string> FindChange(const Index& index, const Root& root, Reach reach,
-                                       const std::function<bool()>& given_up) {
+absl::StatusOr<std::string> FindChange(const Index& index, const Root& root,
+                                       const FindingChange& how) {
   // One that cannot be looked at does not hide that another one has changed.
   absl::Status not_told;
   absl::StatusOr<std::string> change =
       FirstOf(index, [&](size_t i, const Stamp& saved) -> absl::StatusOr<std::string> {
-        if (i % kStampsPerLook == 0 && given_up != nullptr && given_up())
+        if (i % kStampsPerLook == 0 && how.given_up != nullptr && how.given_up())
           return absl::CancelledError("nobody waits for the dataset any more");
-        const absl::StatusOr<struct stat> info = root.Stat(saved.path, reach);
+        const absl::StatusOr<struct stat> info = root.Stat(saved.path, how.reach);
         if (IsElsewhere(info.status()) || IsTransient(info.status())) return info.status();
         if (!info.ok() && !absl::IsNotFound(info.status())) {
           not_told.Update(info.status());
           return std::string();
         }
         const Stamp now = info.ok() ? MakeStamp(saved.path, *info) : Stamp{saved.path};
-        if (now == saved) return std::string();
+        if (how.found != nullptr) how.found->Set(i, now.device);
+        Stamp then = saved;
+        then.device = how.devices != nullptr ? how.devices->Of(i) : now.device;
+        if (now == then) return std::string();
+        if (how.look == Dataset::Look::kGoesOn && info.ok() && S_ISDIR(info->st_mode) &&
+            now.inode == then.inode && now.device == then.device && root.ShowsMoves(*info)) {
+          return std::string();
+        }
         return info.ok() ? absl::StrCat(root.Describe(saved.path), " has changed")
                          : std::string(info.status().message());
       });
@@ -126,10 +156,16 @@ absl::StatusOr<std::string> FindChange(const Index& index, const Root& root, Rea
   return change;
 }
 
-absl::Status IndexedDataset::LookAgain(Reach reach) const {
+absl::Status IndexedDataset::LookAgain(Reach reach, Look look) const {
   if (out_of_date_.load(std::memory_order_relaxed))
     return absl::FailedPreconditionError("a file was found to be another one than was indexed");
-  FW_ASSIGN_OR_RETURN(const std::string change, FindChange(*parts_.index, root(), reach));
+  if (look == Look::kIsCurrent && parts_.unsettled_until_ns != 0 &&
+      ClockNs(CLOCK_REALTIME) > parts_.unsettled_until_ns) {
+    return absl::FailedPreconditionError("a file was perhaps being written when it was indexed");
+  }
+  FW_ASSIGN_OR_RETURN(const std::string change,
+                      FindChange(*parts_.index, root(),
+                                 {.reach = reach, .look = look, .devices = &parts_.devices}));
   if (!change.empty()) return absl::FailedPreconditionError(change);
   for (uint32_t object = 0; parts_.staged != nullptr && object < objects(); ++object) {
     if (IsStaged(object)) FW_RETURN_IF_ERROR(parts_.staged->LookAgain(ObjectPath(object), reach));
@@ -154,6 +190,7 @@ Dependencies IndexedDataset::dependencies(int64_t as_of_ns) const {
       FirstOf(*parts_.index, [&](size_t i, const Stamp& saved) -> absl::StatusOr<std::string> {
         if (i >= with_records) return std::string();
         identity.Add(saved.path);
+        identity.Add(parts_.devices.Of(i));
         identity.Add(saved.inode);
         identity.Add(saved.bytes);
         if (saved.bytes == 0) return std::string();  // a folder, or nothing
@@ -189,17 +226,22 @@ std::optional<Stamp> IndexedDataset::StampOf(absl::string_view path) const {
        at != stamp_of_path_.end() && at->first == first.first; ++at) {
     if ((*paths)[at->second] != path) continue;
     const size_t n = at->second * kStampNumbers;
-    return Stamp{std::string(path), (*numbers)[n], (*numbers)[n + 1], (*numbers)[n + 2],
-                 (*numbers)[n + 3]};
+    return Stamp{std::string(path), (*numbers)[n],     (*numbers)[n + 1],
+                 (*numbers)[n + 2], (*numbers)[n + 3], parts_.devices.Of(at->second)};
   }
   return std::nullopt;
 }
 
-int64_t IndexedDataset::IndexedChangeNs(uint32_t object) const {
-  if (IsStaged(object)) return parts_.staged->ChangedNs(ObjectPath(object));
+std::optional<Dataset::IndexedFile> IndexedDataset::IndexedAs(uint32_t object) const {
+  if (IsStaged(object)) {
+    const int64_t changed_ns = parts_.staged->ChangedNs(ObjectPath(object));
+    if (changed_ns == 0) return std::nullopt;
+    return IndexedFile{std::nullopt, std::nullopt, changed_ns};
+  }
   const std::optional<Stamp> saved = StampOf(ObjectPath(object));
-  const bool is_file = saved.has_value() && saved->bytes != 0;
-  return is_file ? static_cast<int64_t>(saved->changed_ns) : 0;
+  if (!saved.has_value() || saved->bytes == 0) return std::nullopt;
+  return IndexedFile{saved->inode, static_cast<int64_t>(saved->modified_ns),
+                     static_cast<int64_t>(saved->changed_ns)};
 }
 
 // Files may come to it and go: those that the index names are looked at themselves.
@@ -212,7 +254,8 @@ absl::Status IndexedDataset::LookAtFolderOf(uint32_t object, Reach reach) const 
   if (!saved.has_value()) return absl::OkStatus();
   const absl::StatusOr<struct stat> now = root().Stat(saved->path, reach);
   if (absl::IsNotFound(now.status())) return absl::FailedPreconditionError(now.status().message());
-  if (!now.ok() || now->st_ino == saved->inode) return now.status();
+  if (!now.ok() || (now->st_ino == saved->inode && now->st_dev == saved->device))
+    return now.status();
   return absl::FailedPreconditionError(
       absl::StrCat(root().Describe(saved->path), " has changed: another folder stands there"));
 }
@@ -248,6 +291,7 @@ absl::StatusOr<struct stat> IndexBuilder::DependOn(const Root& root, const std::
   if (!info.ok()) return info;
   stamps.push_back(MakeStamp(path, *info));
   AwaitClockTick(*info);
+  unsettled_until_ns = std::max(unsettled_until_ns, UnsettledUntilNs(*info));
   return info;
 }
 

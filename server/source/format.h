@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,12 +57,27 @@ struct DatasetLocation {
 struct Stamp {
   std::string path;                                                // below the root
   uint64_t inode = 0, bytes = 0, modified_ns = 0, changed_ns = 0;  // bytes: 0 for folders
+  uint64_t device = 0;  // not in an index: the kernel gives other numbers at another time
   bool operator==(const Stamp& other) const = default;
 };
 Stamp MakeStamp(std::string path, const struct stat& info);
 // What stands at a path now, all zero when nothing does; waits as AwaitClockTick does. Call it
-// before looking inside.
-absl::StatusOr<Stamp> StampNow(const Root& root, const std::string& path);
+// before looking inside. `unsettled_until_ns` grows to UnsettledUntilNs of it.
+absl::StatusOr<Stamp> StampNow(const Root& root, const std::string& path,
+                               int64_t* unsettled_until_ns);
+
+// The devices of an index's stamps, by their numbers; nearly always it is one.
+class StampDevices {
+ public:
+  StampDevices() = default;
+  StampDevices(const std::vector<Stamp>& stamps, const std::vector<Stamp>& empty_folders);
+  void Set(size_t stamp, uint64_t device);
+  uint64_t Of(size_t stamp) const;  // 0: nothing is there
+
+ private:
+  std::optional<uint64_t> common_;
+  std::map<size_t, uint64_t> others_;
+};
 
 // Of files that are not there, the coming of so many is looked for: each look asks for all of them.
 inline constexpr int64_t kMostAbsent = 1000;
@@ -88,6 +104,7 @@ class IndexBuilder {
   std::string notes;
   std::vector<Stamp> stamps;         // of what holds the records, or tells about them
   std::vector<Stamp> empty_folders;  // that may hold some later
+  int64_t unsettled_until_ns = 0;    // the last of them (UnsettledUntilNs)
   IndexWriter columns;               // the format's own sections; upper-case tags are the floor's
 
   // The dataset's place for BuildIndex: this object sees what is opened there, and lives as long.
@@ -149,19 +166,27 @@ struct IndexedParts {
   std::vector<std::string> classes;
   MemoryReservation classes_memory;
   std::string digest, notes;
-  std::string saved_as;                        // the index's file; "" has none
+  std::string saved_as;  // the index's file; "" has none
+  StampDevices devices;
+  // A file may have been written to while it was indexed, until then (CLOCK_REALTIME). 0: none.
+  int64_t unsettled_until_ns = 0;
   std::shared_ptr<const StagedFolder> staged;  // held for its unpacked files; null: there are none
 };
 
-// The stamps as sections of an index, how many there are, and whether they still hold: "" or what
-// has changed.
-// Cancelled when `given_up` said so; it is asked now and then and may be null.
+// The stamps as sections of an index, and how many there are.
 void AddStamps(const std::vector<Stamp>& stamps, const std::vector<Stamp>& empty_folders,
                IndexWriter* columns);
 absl::StatusOr<int64_t> CountStamps(const Index& index);
+// Whether they still hold: "" or what has changed.
+struct FindingChange {
+  Reach reach = Reach::kAnywhere;
+  Dataset::Look look = Dataset::Look::kIsCurrent;
+  const StampDevices* devices = nullptr;  // null: not known, and found by the same look
+  StampDevices* found = nullptr;
+  std::function<bool()> given_up = nullptr;  // asked now and then: the end is Cancelled
+};
 absl::StatusOr<std::string> FindChange(const Index& index, const Root& root,
-                                       Reach reach = Reach::kAnywhere,
-                                       const std::function<bool()>& given_up = nullptr);
+                                       const FindingChange& how);
 
 class IndexedDataset : public Dataset {
  public:
@@ -173,10 +198,10 @@ class IndexedDataset : public Dataset {
   int64_t memory_bytes() const final;
   const std::string& notes() const final { return parts_.notes; }
   const std::vector<int64_t>& shard_starts() const final { return shard_starts_; }
-  absl::Status LookAgain(Reach reach = Reach::kAnywhere) const final;
+  absl::Status LookAgain(Reach reach = Reach::kAnywhere, Look look = Look::kIsCurrent) const final;
   absl::Status LookAtFolderOf(uint32_t object, Reach reach) const final;
   Dependencies dependencies(int64_t as_of_ns) const final;
-  int64_t IndexedChangeNs(uint32_t object) const final;
+  std::optional<IndexedFile> IndexedAs(uint32_t object) const final;
   void MarkOutOfDate(uint32_t object) const final;
 
  protected:

@@ -56,7 +56,7 @@ class GivenRecords final : public Dataset {
   }
   int64_t memory_bytes() const override { return memory_.bytes(); }
   const std::string& notes() const override { return notes_; }
-  absl::Status LookAgain(Reach) const override { return giver_->LookAgain(); }
+  absl::Status LookAgain(Reach, Look) const override { return giver_->LookAgain(); }
   RecordGiver* giver() const override { return giver_.get(); }
 
   absl::Status Parse(int64_t, absl::Span<const absl::Span<const std::byte>> bytes,

@@ -259,11 +259,11 @@ class MixDataset final : public Dataset {
     return bytes;
   }
 
-  absl::Status LookAgain(Reach reach) const override {
+  absl::Status LookAgain(Reach reach, Look look) const override {
     // At all of them: one that cannot be looked at must not hide that another one has changed.
     absl::Status not_told;
     for (size_t i = 0; i < sources_.size(); ++i) {
-      const absl::Status same = Annotate(sources_[i]->LookAgain(reach), mix_.sources[i].name);
+      const absl::Status same = Annotate(sources_[i]->LookAgain(reach, look), mix_.sources[i].name);
       if (absl::IsFailedPrecondition(same)) return same;
       // What can be looked at later, or elsewhere, goes before what is refused for good.
       if (not_told.ok() || (!same.ok() && (IsElsewhere(same) || IsTransient(same))))
@@ -299,9 +299,9 @@ class MixDataset final : public Dataset {
     return Annotate(sources_[i]->LookAtFolderOf(Within(i, object), reach), mix_.sources[i].name);
   }
 
-  int64_t IndexedChangeNs(uint32_t object) const override {
+  std::optional<IndexedFile> IndexedAs(uint32_t object) const override {
     const size_t i = HolderOf(object);
-    return sources_[i]->IndexedChangeNs(Within(i, object));
+    return sources_[i]->IndexedAs(Within(i, object));
   }
 
   void MarkOutOfDate(uint32_t object) const override {

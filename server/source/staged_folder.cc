@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/atomic_file.h"
+#include "server/base/clock.h"
 #include "server/base/key.h"
 #include "server/base/log_limiter.h"
 #include "server/source/digest.h"
@@ -119,10 +120,15 @@ absl::StatusOr<StagedFolder::File> StagedFolder::Unpack(
 }
 
 absl::StatusOr<StagedFolder::File> StagedFolder::Make(
-    const Root& from, const std::string& path, const struct stat& info, absl::string_view form,
+    const Root& from, const std::string& path, const struct stat& info, absl::string_view into,
     const WriteRecords& write, const std::function<absl::Status()>& goes_on) const {
   std::string unpacked = path;
   IsPackedName(path, &unpacked);
+  // What is made of a file that may be written to meanwhile is for this opening alone.
+  const bool is_settled = &from == root_.get() || UnsettledUntilNs(info) == 0;
+  const std::string form = is_settled
+                               ? std::string(into)
+                               : absl::StrCat(into, " while written, at ", ClockNs(CLOCK_REALTIME));
   const std::string made_from = MadeFrom(from, path, info, form);
   // The file's own name behind it is for people, in messages.
   File file;

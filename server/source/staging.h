@@ -64,13 +64,13 @@ class StagedFolder {
   absl::StatusOr<File> Unpack(const Root& from, const std::string& path, const struct stat& info,
                               const std::function<absl::Status()>& goes_on) const;
 
-  // The same for a file that a format unpacks by itself. `form` says what it becomes, with a
+  // The same for a file that a format unpacks by itself. `into` says what it becomes, with a
   // version; `write` appends that, from the open file `from`, and is not called where it is there
   // already.
   using Append = std::function<absl::Status(absl::string_view bytes)>;
   using WriteRecords = std::function<absl::Status(int from, const Append& append)>;
   absl::StatusOr<File> Make(const Root& from, const std::string& path, const struct stat& info,
-                            absl::string_view form, const WriteRecords& write,
+                            absl::string_view into, const WriteRecords& write,
                             const std::function<absl::Status()>& goes_on) const;
 
  private:

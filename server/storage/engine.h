@@ -30,9 +30,10 @@ namespace feedwater::server {
 // A file that reads go to. Alive while any read holds it.
 struct OpenedFile {
   Fd fd;
-  int64_t size = 0;        // at the time of opening
-  uint64_t stamp = 0;      // FileStamp at the time of opening
-  int64_t changed_ns = 0;  // its change time, by the clock of its file system
+  int64_t size = 0;    // at the time of opening
+  uint64_t stamp = 0;  // FileStamp at the time of opening
+  uint64_t inode = 0;
+  int64_t modified_ns = 0, changed_ns = 0;  // its times, by the clock of its file system
   bool direct_io = false;
   bool is_local = true;  // reading and closing it end as soon as a local device answers
   uint32_t user = 0;     // for whom it was opened
@@ -51,10 +52,16 @@ bool WouldShowChanges(const struct stat& info, bool is_local);
 // File times move in ticks of 10 ms at most, but where they have no fractions of a second.
 inline constexpr int64_t kFileTimeTickNs = 20'000'000;
 // Waits, 20 ms at most (2 s where times have no fractions), until a later change of what `info`
-// describes would show in its times. Call it between taking the stamp and looking inside.
+// describes would show in its times, and of a file of up to 20 MB until its last write has ended
+// (LastWriteEndsNs), 1 s at most. Call it between taking the stamp and looking inside.
 void AwaitClockTick(const struct stat& info);
-// Whether what is read from the file now may be kept under its stamp, which moves when a write
-// begins: the last one has ended, even if it was as long as the file, at 20 MB/s or more.
+// A file's times move when a write begins. When the last one has ended (CLOCK_REALTIME, in
+// nanoseconds), even if it was as long as the file, at 20 MB/s or more.
+int64_t LastWriteEndsNs(int64_t bytes, int64_t changed_ns);
+// The same of what `info` describes, where it is still to come; 0: it has ended, or tells of
+// another clock.
+int64_t UnsettledUntilNs(const struct stat& info);
+// Whether what is read from the file now may be kept under its stamp: its last write has ended.
 bool IsSettled(const OpenedFile& file);
 // FileChangedError, with the cure behind what is said.
 absl::Status FileHasChanged(absl::string_view message);
@@ -78,7 +85,8 @@ class FileCache {
   struct Facts {
     int64_t size = 0;
     uint64_t stamp = 0;
-    int64_t changed_ns = 0;
+    uint64_t inode = 0;
+    int64_t modified_ns = 0, changed_ns = 0;
     bool is_file = false;  // a regular one, or a link to one
   };
   absl::StatusOr<Facts> Look(const Root& root, absl::string_view relative_path, Reach reach,

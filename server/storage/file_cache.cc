@@ -107,6 +107,8 @@ absl::StatusOr<FilePtr> FileCache::State::OpenUncached(const Root& root, absl::s
   file->fd = std::move(fd);
   file->size = info.st_size;
   file->stamp = FileStamp(info);
+  file->inode = info.st_ino;
+  file->modified_ns = Nanoseconds(info.st_mtim);
   file->changed_ns = ChangedNs(info);
   file->direct_io = is_direct;
   file->is_local = is_local;
@@ -186,6 +188,11 @@ int64_t TickNs(int64_t changed_ns) {
   return changed_ns % kSecondNs == 0 ? 2 * kSecondNs + kFileTimeTickNs : kFileTimeTickNs;
 }
 
+// What a write of so many bytes takes.
+int64_t WriteNs(int64_t bytes) {
+  return std::min(bytes, kMostOfAWrite) * (kSecondNs / 1000) / (kSlowWriteBytesPerSecond / 1000);
+}
+
 // `after_ns`: how long after its last change.
 bool IsAfter(int64_t after_ns, int64_t changed_ns, bool is_local) {
   const int64_t age_ns = ClockNs(CLOCK_REALTIME) - changed_ns;
@@ -200,9 +207,16 @@ bool WouldShowChanges(const struct stat& info, bool is_local) {
   return IsAfter(TickNs(ChangedNs(info)), ChangedNs(info), is_local);
 }
 
+int64_t LastWriteEndsNs(int64_t bytes, int64_t changed_ns) { return changed_ns + WriteNs(bytes); }
+
+int64_t UnsettledUntilNs(const struct stat& info) {
+  const int64_t now_ns = ClockNs(CLOCK_REALTIME);
+  const int64_t ends_ns = LastWriteEndsNs(info.st_size, ChangedNs(info));
+  return S_ISREG(info.st_mode) && ChangedNs(info) <= now_ns && ends_ns > now_ns ? ends_ns : 0;
+}
+
 bool IsSettled(const OpenedFile& file) {
-  const int64_t write_ns =
-      std::min(file.size, kMostOfAWrite) * (kSecondNs / 1000) / (kSlowWriteBytesPerSecond / 1000);
+  const int64_t write_ns = WriteNs(file.size);
   const int64_t tick_ns = TickNs(file.changed_ns);
   return IsAfter(write_ns + (file.is_local ? tick_ns : std::max(tick_ns, kServerClockNs)),
                  file.changed_ns, file.is_local);
@@ -210,9 +224,11 @@ bool IsSettled(const OpenedFile& file) {
 
 void AwaitClockTick(const struct stat& info) {
   const int64_t age_ns = ClockNs(CLOCK_REALTIME) - ChangedNs(info);
-  const int64_t tick_ns = TickNs(ChangedNs(info));
-  if (age_ns >= 0 && age_ns < tick_ns)
-    std::this_thread::sleep_for(std::chrono::nanoseconds(tick_ns - age_ns));
+  const int64_t write_ns = S_ISREG(info.st_mode) ? WriteNs(info.st_size) : 0;
+  const int64_t settles_ns =
+      std::max(TickNs(ChangedNs(info)), write_ns <= kSecondNs ? write_ns : 0);
+  if (age_ns >= 0 && age_ns < settles_ns)
+    std::this_thread::sleep_for(std::chrono::nanoseconds(settles_ns - age_ns));
 }
 
 uint64_t FileStamp(const struct stat& info) {
@@ -234,14 +250,19 @@ absl::StatusOr<FileCache::Facts> FileCache::Look(const Root& root, absl::string_
                                                  Reach reach, int64_t not_before) {
   const Key key(root.id(), std::string(relative_path));
   const auto [known, is_fresh] = state_->Find(key, not_before);
-  if (is_fresh) return Facts{known->size, known->stamp, known->changed_ns, true};
+  if (is_fresh) {
+    return Facts{known->size,        known->stamp,      known->inode,
+                 known->modified_ns, known->changed_ns, true};
+  }
   const int64_t now_ns = MonotonicNs();
   const absl::StatusOr<struct stat> info = root.Stat(relative_path, reach);
   if (IsElsewhere(info.status())) return info.status();
   const bool is_same = info.ok() && known != nullptr && FileStamp(*info) == known->stamp;
   if (known != nullptr) state_->Looked(key, known, is_same, now_ns);
   if (!info.ok()) return info.status();
-  return Facts{info->st_size, FileStamp(*info), ChangedNs(*info), S_ISREG(info->st_mode) != 0};
+  return Facts{info->st_size,    FileStamp(*info),
+               info->st_ino,     Nanoseconds(info->st_mtim),
+               ChangedNs(*info), S_ISREG(info->st_mode) != 0};
 }
 
 absl::StatusOr<FilePtr> FileCache::Open(const Root& root, absl::string_view relative_path,

@@ -2,18 +2,26 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/string_view.h"
 #include "server/base/mutex.h"
 
 namespace feedwater::server {
 namespace {
 
 constexpr size_t kMostKnown = 1024;
+
+// rename(2) and link(2) set the change time of the file in these. FAT has none, and what a file
+// server does is its own.
+constexpr absl::string_view kShowMoves[] = {"ext2", "ext3", "ext4",  "xfs",    "btrfs",
+                                            "zfs",  "f2fs", "tmpfs", "overlay"};
 
 // Not with ReadSmallFile: a host with thousands of mounts has a long one.
 std::string MountInfo() {
@@ -48,6 +56,8 @@ std::shared_ptr<const MountFacts> FactsOfMount(int fd) {
   auto facts = std::make_shared<MountFacts>();
   facts->mount = FindMount(MountInfo(), info.stx_mnt_id).value_or(Mount());
   facts->is_local = IsLocalType(facts->mount.type);
+  facts->shows_moves = absl::c_linear_search(kShowMoves, facts->mount.type);
+  facts->device = makedev(info.stx_dev_major, info.stx_dev_minor);
   facts->storage = StorageOn(facts->mount);
   MutexLock lock(&mu);
   if (known->size() >= kMostKnown) known->clear();

@@ -16,6 +16,9 @@ struct MountFacts {
   // Whether calls into it end for certain as soon as a device of this machine answers. False where
   // that is not known.
   bool is_local = false;
+  // Whether a file that is moved or linked to a path gets a new change time there.
+  bool shows_moves = false;
+  uint64_t device = 0;  // as in stat(2)
   Storage storage;
 };
 // Of an open file or folder; looked up once for each mount. Never null.

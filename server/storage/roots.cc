@@ -166,6 +166,8 @@ Root::Root(std::string name, std::string path, Fd directory)
       follows_links_(IsPath(name_)) {
   const std::shared_ptr<const MountFacts> mount = FactsOfMount(directory_.get());
   is_local_ = mount->is_local;
+  shows_moves_ = mount->shows_moves;
+  device_ = mount->device;
   storage_ = mount->storage;
   static std::atomic<uint64_t> next_id{1};
   id_ = next_id.fetch_add(1, std::memory_order_relaxed);

@@ -45,6 +45,10 @@ class Root : public std::enable_shared_from_this<Root> {
   uint64_t id() const { return id_; }  // differs for every Root ever made in this process
   // What its own file system lies on; others may be mounted below it.
   const Storage& storage() const { return storage_; }
+  // Whether a file that takes another one's place in this folder gets a new change time by that.
+  bool ShowsMoves(const struct stat& folder) const {
+    return shows_moves_ && folder.st_dev == device_;
+  }
 
   // Opens a regular file for reading (never blocks on a FIFO, refuses anything that is not a
   // regular file). NotFound, PermissionDenied (leads outside the root, or not readable),
@@ -74,6 +78,8 @@ class Root : public std::enable_shared_from_this<Root> {
   Fd directory_;
   bool follows_links_;  // wherever they lead: its name is a path, so all folders are declared
   bool is_local_;       // its own file system; others may be mounted below it
+  bool shows_moves_;    // likewise
+  uint64_t device_;     // likewise
   Storage storage_;
   uint64_t id_;
   Opened opened_;  // null: nobody is told

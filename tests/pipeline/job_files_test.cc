@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -17,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "server/source/dataset.h"
+#include "server/storage/stat_now.h"
 #include "tests/source/dataset_reader.h"
 #include "tests/source/small_datasets.h"
 #include "tests/testing/test_runtime.h"
@@ -119,6 +122,73 @@ TEST_F(ExchangedFolder, IsSeenAtOnceWhereClassesTakeEachOthersPlace) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr("has changed"));
   }
   EXPECT_TRUE(job->Open(1, Reach::kAnywhere, 0).ok()) << "it is open, and as it was";
+}
+
+// Snapshots and clones of a file system have the same inodes and times; so have two that are
+// filled alike.
+TEST_F(ExchangedFolder, IsSeenAtOnceWhereItIsAnotherFileSystemWithTheSameInodes) {
+  if (unshare(CLONE_NEWNS) != 0 || mount("", "/", "", MS_REC | MS_PRIVATE, nullptr) != 0)
+    GTEST_SKIP() << "needs root to mount file systems";
+  for (const char* copy : {"a", "b"}) {
+    std::filesystem::create_directory(folder_ / copy);
+    if (mount("", (folder_ / copy).c_str(), "tmpfs", 0, nullptr) != 0)
+      GTEST_SKIP() << "no tmpfs can be mounted";
+    for (int file = 0; file < 2100; ++file)
+      folder_.Write(absl::StrCat(copy, "/images/cat/", file, ".ppm"), copy);
+  }
+  std::filesystem::create_directory_symlink("a", folder_ / "cur");
+  std::this_thread::sleep_for(kTick);
+  DatasetOptions options;
+  options.roots = folder_.AsRoot();
+  const auto images =
+      OpenDataset(ParseNode("{format: image_folder, root: root, path: cur/images}"), options);
+  ASSERT_TRUE(images.ok()) << images.status();
+  const auto job = JobFiles::Create(*images, files_, nullptr);
+  EXPECT_TRUE(job->Open(1, Reach::kAnywhere, 0).ok());
+  std::filesystem::remove(folder_ / "cur");
+  std::filesystem::create_directory_symlink("b", folder_ / "cur");
+  struct stat a, b;
+  ASSERT_EQ(stat((folder_ / "a/images/cat").c_str(), &a), 0);
+  ASSERT_EQ(stat((folder_ / "b/images/cat").c_str(), &b), 0);
+  EXPECT_EQ(a.st_ino, b.st_ino) << "or this is no test";
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(2, Reach::kAnywhere, 0).status()));
+  for (const char* copy : {"a", "b"}) umount2((folder_ / copy).c_str(), MNT_DETACH);
+}
+
+// A trainer's checkpoint, a folder's thumbnails: no record's file is another one for that.
+TEST_F(ExchangedFolder, MayGetOtherFilesWhileAJobRuns) {
+  const auto job = MakeJob();
+  EXPECT_TRUE(job->Open(0, Reach::kAnywhere, 0).ok());
+  folder_.Write("cifar/checkpoint.pt", "of no interest");
+  std::this_thread::sleep_for(kLookPause);
+  for (uint32_t file = 1; file < kFiles; ++file) {
+    const auto opened = job->Open(file, Reach::kAnywhere, 0);
+    EXPECT_TRUE(opened.ok()) << opened.status();
+  }
+}
+
+TEST_F(ExchangedFolder, MayNotGetOlderFilesInPlaceOfItsOwn) {
+  for (int file = 0; file < 2100; ++file) {
+    folder_.Write(absl::StrCat("images/cat/", file, ".ppm"), "cat");
+    folder_.Write(absl::StrCat("older/", file, ".ppm"), "old");
+  }
+  std::this_thread::sleep_for(kTick);
+  DatasetOptions options;
+  options.roots = folder_.AsRoot();
+  const auto images =
+      OpenDataset(ParseNode("{format: image_folder, root: root, path: images}"), options);
+  ASSERT_TRUE(images.ok()) << images.status();
+  const auto job = JobFiles::Create(*images, files_, nullptr);
+  EXPECT_TRUE(job->Open(1, Reach::kAnywhere, 0).ok());
+  std::this_thread::sleep_for(kTick);
+  for (uint32_t file = 2; file < 4; ++file) {
+    const std::string path = (*images)->ObjectPath(file);
+    const auto other = folder_ / ("older" + path.substr(path.rfind('/')));
+    if (file == 2) std::filesystem::rename(other, folder_ / path);
+    if (file == 3) std::filesystem::remove(folder_ / path);
+    if (file == 3) std::filesystem::create_hard_link(other, folder_ / path);
+    EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(file, Reach::kAnywhere, 0).status())) << path;
+  }
 }
 
 // Records that follow one another are read at once: the error of the one read is that of each.
@@ -322,7 +392,7 @@ class WatchedFiles final : public Dataset {
   }
   int64_t memory_bytes() const override { return 0; }
   const std::string& notes() const override { return name_; }
-  absl::Status LookAgain(Reach reach) const override { return look(reach); }
+  absl::Status LookAgain(Reach reach, Look) const override { return look(reach); }
   Dependencies dependencies(int64_t as_of_ns) const override {
     Dependencies all = depends_on;
     const auto is_earlier = [&](int64_t changed_ns) { return changed_ns <= as_of_ns; };
@@ -330,21 +400,22 @@ class WatchedFiles final : public Dataset {
                        all.later_ns.end());
     return all;
   }
-  int64_t IndexedChangeNs(uint32_t object) const override {
-    return object < indexed_ns.size() ? indexed_ns[object] : 0;
+  std::optional<IndexedFile> IndexedAs(uint32_t object) const override {
+    return object < indexed.size() ? indexed[object] : std::nullopt;
   }
-  int64_t ChangedNs(uint32_t object) const {
+  IndexedFile Now(uint32_t object) const {
     struct stat info {};
     EXPECT_EQ(stat(absl::StrCat(root_->path(), "/", object).c_str(), &info), 0);
-    return int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec;
+    return {info.st_ino, Nanoseconds(info.st_mtim), Nanoseconds(info.st_ctim)};
   }
+  int64_t ChangedNs(uint32_t object) const { return Now(object).changed_ns; }
   void Touch(uint32_t object) {
     std::this_thread::sleep_for(kTick);
     folder_.Write(std::to_string(object), "bytes");
   }
 
   Dependencies depends_on;
-  std::vector<int64_t> indexed_ns;
+  std::vector<std::optional<IndexedFile>> indexed;
   std::function<absl::Status(Reach)> look = [](Reach) { return absl::OkStatus(); };
 
  private:
@@ -431,14 +502,21 @@ TEST_F(JobFilesTest, OneOfThoseWhoTakeTheLastFilesLooksAfterAllOfThem) {
   }
 }
 
-// Another one, with older times, may have stood there for a moment: no look finds it afterwards.
-TEST_F(JobFilesTest, AFileMustHaveTheTimeWithWhichItWasIndexed) {
-  dataset_->indexed_ns = {dataset_->ChangedNs(0), dataset_->ChangedNs(1) - 1, 0};
+// Another one may have stood there for a moment: no look finds it afterwards. One that is older, or
+// that chmod -R or the like gave the same change time.
+TEST_F(JobFilesTest, AFileMustBeTheOneThatWasIndexed) {
+  dataset_->indexed = {dataset_->Now(0), dataset_->Now(1), dataset_->Now(2), dataset_->Now(3)};
+  dataset_->indexed[1]->changed_ns -= 1;
+  ++*dataset_->indexed[2]->inode;
+  *dataset_->indexed[3]->modified_ns -= 1;
   const auto job = JobFiles::Create(dataset_, files_, nullptr);
   EXPECT_TRUE(job->Open(0, Reach::kAnywhere, 0).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(1, Reach::kAnywhere, 0).status()));
-  EXPECT_TRUE(absl::IsFailedPrecondition(job->StampOf({{1, 0, 5}}, Reach::kAnywhere).status()));
-  EXPECT_TRUE(job->Open(2, Reach::kAnywhere, 0).ok()) << "the index does not have it";
+  for (const uint32_t other : {1u, 2u, 3u}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(other, Reach::kAnywhere, 0).status()));
+    EXPECT_TRUE(
+        absl::IsFailedPrecondition(job->StampOf({{other, 0, 5}}, Reach::kAnywhere).status()));
+  }
+  EXPECT_TRUE(job->Open(4, Reach::kAnywhere, 0).ok()) << "the index does not have it";
 }
 
 // As of a pair of pictures whose two folders are exchanged.

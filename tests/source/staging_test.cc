@@ -244,13 +244,48 @@ TEST_F(StagingTest, WhatIsDamagedIsMadeOnceByThoseWhoFindItSo) {
   for (std::thread& opener : openers) opener.join();
 }
 
+// One write may last as long as its size at 20 MB/s, and the file's times move when it begins.
+TEST_F(StagingTest, WhatIsMadeOfAFileThatMayBeBeingWrittenIsForThatOpeningAlone) {
+  std::string noise(30 << 20, '\0');
+  uint64_t state = 1;
+  for (char& byte : noise)
+    byte = static_cast<char>((state = state * 6364136223846793005u + 1) >> 56);
+  const std::string packed = Zstd(noise);
+  folder_.Write("numbers.bin.zst", packed);
+  folder_.Write("plain.bin", noise);
+  const auto written = std::chrono::steady_clock::now();
+  const auto indexes = [&] {
+    std::error_code error;
+    return std::distance(std::filesystem::directory_iterator(opener_.state_dir + "/indexes", error),
+                         {});
+  };
+  const std::string zst =
+      "{format: raw, root: root, path: numbers.bin.zst, dtype: uint8, shape: [1048576]}";
+  const std::string plain =
+      "{format: raw, root: root, path: plain.bin, dtype: uint8, shape: [1048576]}";
+  const auto first = opener_.MustOpen(zst), first_plain = opener_.MustOpen(plain);
+  if (std::chrono::steady_clock::now() - written > std::chrono::milliseconds(1400))
+    GTEST_SKIP() << "this machine is too busy to see a file of 30 MB in its first 1.5 s";
+  EXPECT_EQ(indexes(), 0);
+  std::this_thread::sleep_until(written + std::chrono::milliseconds(1800));
+  EXPECT_TRUE(absl::IsFailedPrecondition(first->LookAgain()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(first_plain->LookAgain()));
+  EXPECT_TRUE(first->LookAgain(Reach::kAnywhere, Dataset::Look::kGoesOn).ok());
+  const auto second = opener_.MustOpen(zst), second_plain = opener_.MustOpen(plain);
+  EXPECT_EQ(indexes(), 2);
+  EXPECT_NE(second->ObjectPath(0), first->ObjectPath(0));
+  EXPECT_EQ(second->digest(), first->digest());
+  EXPECT_TRUE(second->LookAgain().ok());
+  EXPECT_TRUE(second_plain->LookAgain().ok());
+}
+
 TEST_F(StagingTest, WhatIsTheSameWithOtherTimesIsUsedAgain) {
   folder_.Write("d/a.tgz", Gzip(Shard(0)));
   const auto opened = opener_.MustOpen(kYaml);
   const std::string file = Staged().at(0).path();
   struct stat before, after;
   ASSERT_EQ(stat(file.c_str(), &before), 0);
-  EXPECT_EQ(opened->IndexedChangeNs(0),
+  EXPECT_EQ(opened->IndexedAs(0)->changed_ns,
             before.st_ctim.tv_sec * 1'000'000'000 + before.st_ctim.tv_nsec);
   ASSERT_EQ(chmod(file.c_str(), 0640), 0);  // as somebody does who sets modes of a whole folder
   EXPECT_FALSE(opened->LookAgain().ok());
