@@ -104,12 +104,15 @@ absl::Status Override(const std::string& text, YamlNode* root) {
 
 // --- folders
 
+// `..` stays: behind a link it is the parent of what the link names.
 std::string Absolute(const fs::path& path) {
   std::error_code error;
-  fs::path absolute = fs::absolute(path, error);
-  std::string text = (error ? path : absolute).lexically_normal().string();
-  while (text.size() > 1 && text.back() == '/') text.pop_back();
-  return text;
+  const fs::path absolute = fs::absolute(path, error);
+  fs::path kept;
+  for (const fs::path& part : error ? path : absolute) {
+    if (!part.empty() && part != ".") kept /= part;
+  }
+  return kept.string();
 }
 
 std::string Environment(const char* name) {
@@ -400,7 +403,7 @@ absl::StatusOr<Settings> LoadSettings(const std::string& path,
                                       const std::vector<std::string>& overrides) {
   FW_ASSIGN_OR_RETURN(YamlNode root, ReadYamlFile(path));
   FW_ASSIGN_OR_RETURN(Settings settings, Resolve(std::move(root), path, overrides));
-  settings.file = std::filesystem::absolute(path).lexically_normal();
+  settings.file = Absolute(path);
   settings.overrides = overrides;
   return settings;
 }

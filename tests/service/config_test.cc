@@ -48,8 +48,35 @@ TEST_F(Config, PathsOfAFileStartAtItsFolder) {
   EXPECT_EQ(settings->config.pipelines, std::vector<std::string>{folder_ + "/pipelines"});
   EXPECT_EQ(settings->config.roots.at("photos"), folder_ + "/photos");
   EXPECT_EQ(settings->config.runtime_dir, folder_ + "/run/here");
-  EXPECT_EQ(settings->config.state_dir, "/tmp/elsewhere");
+  EXPECT_EQ(settings->config.state_dir, folder_ + "/../elsewhere");
   EXPECT_TRUE(settings->roots->Find("photos").ok());
+}
+
+// Behind a link `..` is the parent of what the link names, as for everybody else on the machine.
+TEST_F(Config, TwoDotsBehindALinkLeadWhereTheyLeadTheKernel) {
+  for (const char* name : {"/real/v7", "/real/set", "/real/pipelines", "/a/set", "/a/pipelines"})
+    fs::create_directories(folder_ + name);
+  fs::create_directory_symlink("../real/v7", folder_ + "/a/link");
+  std::ofstream(folder_ + "/real/feedwater.yaml")
+      << "version: 1\npipelines: [./pipelines/]\nroots: {d: " << folder_
+      << "/a/link/../set/, e: set}\nruntime_dir: run\nstate_dir: " << folder_
+      << "/a/link/../state\nplugins: [" << folder_ << "/a/link/../op.so]\n";
+  std::ofstream(folder_ + "/a/feedwater.yaml") << "no configuration\n";
+  const std::string real = folder_ + "/a/link/..";
+  const auto settings = LoadSettings(real + "/./feedwater.yaml", {});
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->file, real + "/feedwater.yaml");
+  const DaemonConfig& config = settings->config;
+  EXPECT_EQ(config.roots.at("d"), real + "/set");
+  EXPECT_EQ(config.roots.at("e"), real + "/set");
+  EXPECT_EQ(config.pipelines, std::vector<std::string>{real + "/pipelines"});
+  EXPECT_EQ(config.runtime_dir, real + "/run");
+  EXPECT_EQ(config.state_dir, real + "/state");
+  EXPECT_EQ(config.plugins, std::vector<std::string>{real + "/op.so"});
+  const auto root = settings->roots->Find("d");
+  ASSERT_TRUE(root.ok()) << root.status();
+  std::ofstream(folder_ + "/real/set/x") << "1";
+  EXPECT_TRUE((*root)->Stat("x").ok());
 }
 
 TEST_F(Config, EveryOtherKeyHasADefault) {

@@ -81,11 +81,12 @@ class Control:
     Parameters
     ----------
     address : str
-        The daemon's runtime directory.
+        The daemon's runtime directory, as `address.resolve` returns it: absolute, and with its
+        ``..``, which behind a link is the parent of what the link names.
     """
 
     def __init__(self, address: str) -> None:
-        self._path = os.path.join(os.path.abspath(address), "control.sock")
+        self._path = os.path.join(address, "control.sock")
         self._address = address
         self._channel = self._connect()
 

@@ -96,3 +96,11 @@ def test_a_socket_without_a_server_is_daemon_lost(folder):
         control.call("GetStatus", messages.GetStatusRequest(), 2)
     assert caught.value.code == "UNAVAILABLE"
     assert isinstance(caught.value, ConnectionError)
+
+
+def test_two_dots_behind_a_link_stay(daemon, open_loader, folder):
+    """The daemon's folder is reached through a link's `..` alone."""
+    (daemon.directory / "below").mkdir()
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere/link").symlink_to(daemon.directory / "below")
+    assert len(open_loader(daemon, address=str(folder / "elsewhere/link/.."))) == 10
