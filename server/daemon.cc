@@ -297,6 +297,12 @@ void Daemon::Reload(const Settings& settings) {
     LimitUsers(settings.access);
     // Whoever is admitted now must not meet a job that is not isolated yet.
     if (isolates) isolates_images_ = true;
+    // Nor may the users of one list meet the roots of the other: reading the pipelines takes time.
+    access_.Narrow(settings.access);
+    control_->AccessHasChanged();
+  }
+  catalogue_->Reload({settings.config.pipelines, settings.file}, settings.roots);
+  if (found.ok()) {
     access_.Replace(settings.access);
     control_->AccessHasChanged();
     isolates_images_ = isolates;
@@ -304,7 +310,6 @@ void Daemon::Reload(const Settings& settings) {
     control_->Reconsider();
     if (!sockets_are_systemds_) runtime_dir_->Admit(settings.access);
   }
-  catalogue_->Reload({settings.config.pipelines, settings.file}, settings.roots);
   spdlog::info("reloaded; pipelines: {}", catalogue_->files().Describe());
 }
 

@@ -25,7 +25,8 @@ struct LoadedPipeline {
   std::shared_ptr<const MemoryReservation> text;    // for one that a client sent; else null
   std::shared_ptr<const MemoryReservation> tables;  // that the plan's ops keep; may be null
   std::shared_ptr<const void> file;  // what it was read from, another one after a change, or null
-  std::string warning;               // for those who open it; "" is none
+  uint64_t reload = 0;  // of the configuration: the one whose roots it was opened below
+  std::string warning;  // for those who open it; "" is none
   // Of a pipeline with a source or ops of a user's own: that user's alone. `is_current`: whether
   // the same ops are served; may be null, as `op_caller` is without such ops.
   std::optional<uint32_t> only_user;

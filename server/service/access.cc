@@ -4,6 +4,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -41,20 +42,34 @@ absl::StatusOr<gid_t> FindGroup(const std::string& name) {
 void AccessControl::Replace(AccessList list) {
   MutexLock lock(&mu_);
   list_ = std::move(list);
+  coming_.reset();
   directory_.Forget();
+}
+
+void AccessControl::Narrow(AccessList coming) {
+  MutexLock lock(&mu_);
+  coming_ = std::move(coming);
+}
+
+std::optional<bool> AccessControl::IsOn(const AccessList& list, const PeerIdentity& peer) {
+  if (list.users.count(peer.uid) > 0 || list.groups.count(peer.gid) > 0) return true;
+  if (list.groups.empty()) return false;
+  const std::optional<std::set<gid_t>> groups = directory_.Groups(peer.uid);
+  if (!groups) return std::nullopt;
+  return std::any_of(groups->begin(), groups->end(),
+                     [&](gid_t id) { return list.groups.count(id) > 0; });
 }
 
 std::optional<absl::Status> AccessControl::Check(const PeerIdentity& peer) {
   if (peer.uid == 0 || peer.uid == geteuid()) return absl::OkStatus();
   MutexLock lock(&mu_);
-  if (list_.users.count(peer.uid) > 0 || list_.groups.count(peer.gid) > 0) return absl::OkStatus();
-  if (!list_.groups.empty()) {
-    const std::optional<std::set<gid_t>> groups = directory_.Groups(peer.uid);
-    if (!groups) return std::nullopt;
-    for (gid_t id : *groups) {
-      if (list_.groups.count(id) > 0) return absl::OkStatus();
-    }
+  std::optional<bool> is_admitted = IsOn(list_, peer);
+  if (coming_ && is_admitted != false) {
+    const std::optional<bool> stays = IsOn(*coming_, peer);
+    if (stays != true) is_admitted = stays;
   }
+  if (!is_admitted) return std::nullopt;
+  if (*is_admitted) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
       "user ", peer.uid,
       " may not use this daemon; the administrator can add the user to 'access.users' or "

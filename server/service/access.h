@@ -56,13 +56,20 @@ class AccessControl {
                          std::function<uid_t(uid_t)> account_of = nullptr)
       : directory_(std::move(lookup), std::move(account_of)) {}
   void Replace(AccessList list) ABSL_LOCKS_EXCLUDED(mu_);
+  // Until Replace takes its place: admits whom both this list and the one that holds do.
+  void Narrow(AccessList coming) ABSL_LOCKS_EXCLUDED(mu_);
   // PermissionDenied naming the user and the cure; nullopt while the user's groups are looked up.
   std::optional<absl::Status> Check(const PeerIdentity& peer) ABSL_LOCKS_EXCLUDED(mu_);
   UserDirectory& directory() { return directory_; }
 
  private:
+  // Nullopt while the user's groups are looked up.
+  std::optional<bool> IsOn(const AccessList& list, const PeerIdentity& peer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   Mutex mu_;
   AccessList list_ ABSL_GUARDED_BY(mu_);
+  std::optional<AccessList> coming_ ABSL_GUARDED_BY(mu_);
   UserDirectory directory_;
 };
 

@@ -118,30 +118,16 @@ Catalogue::Catalogue(Options options)
       pipelines_("pipelines", kOpeningOfUser, kPatience, options_.charge) {}
 
 void Catalogue::Reload(const PipelineFolders& where, std::shared_ptr<const Roots> roots) {
-  files_.Reload(where, roots);
+  files_.Reload(where, std::move(roots));
   std::vector<Lingering> dropped;  // destroyed without the lock
   MutexLock lock(&mu_);
-  ++generation_;  // as PipelineFile::reload
-  roots_ = std::move(roots);
   dropped.swap(lingering_);
-}
-
-std::vector<std::string> Catalogue::SilentRoots() const {
-  std::shared_ptr<const Roots> roots;
-  {
-    MutexLock lock(&mu_);
-    roots = roots_;
-  }
-  return roots->Silent();
 }
 
 Catalogue::Loaded Catalogue::LoadNamed(uid_t user, const std::string& name,
                                        const Cancelled& cancelled) {
-  uint64_t generation;
-  {
-    MutexLock lock(&mu_);
-    generation = generation_;
-  }
+  // What was opened before a reload is not found after it.
+  const uint64_t asked_in = reload();
   // A reload may come before it begins: what it opens is of one reload, the file's.
   auto make = [this, user, name](const Cancelled& given_up) -> Loaded {
     FW_ASSIGN_OR_RETURN(const std::shared_ptr<const PipelineFile> file, files_.Look(name));
@@ -153,8 +139,7 @@ Catalogue::Loaded Catalogue::LoadNamed(uid_t user, const std::string& name,
     return file.ok() && *file == pipeline.file &&
            AreCurrent(pipeline.spec.files(), *(*file)->roots) && PipelineIsCurrent(pipeline, user);
   };
-  return pipelines_.Get(user,
-                        Key("pipeline").Add("generation", generation).Add("name", name).Name(),
+  return pipelines_.Get(user, Key("pipeline").Add("reload", asked_in).Add("name", name).Name(),
                         make, cancelled, is_current);
 }
 
@@ -165,16 +150,10 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
         absl::StrCat("the pipeline has ", yaml.size(),
                      " bytes, more than limits.pipeline_bytes = ", options_.max_text_bytes));
   }
-  uint64_t generation;
-  std::shared_ptr<const Roots> roots;
-  {
-    MutexLock lock(&mu_);
-    generation = generation_;
-    roots = roots_;
-  }
+  const auto [roots, reload] = files_.reloaded();
   // The caller may have left when this runs.
-  auto make = [this, user, file_name, yaml, generation,
-               roots](const Cancelled& given_up) -> Loaded {
+  auto make = [this, user, file_name, yaml, roots = roots,
+               reload = reload](const Cancelled& given_up) -> Loaded {
     MemoryReservation text;
     if (const std::shared_ptr<MemoryBudget> share = ShareOf(user); share != nullptr) {
       FW_ASSIGN_OR_RETURN(text, share->Reserve("pipeline texts", static_cast<int64_t>(yaml.size()) *
@@ -183,25 +162,23 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
     DeclaredFiles files(*roots);
     FW_ASSIGN_OR_RETURN(PipelineSpec spec, ParsePipeline(yaml, file_name, options_.caps, &files));
     FW_RETURN_IF_ERROR(CheckRoot(spec, *roots));
-    return Open(user, spec, std::move(text), generation, roots, given_up);
+    return Open(user, spec, std::move(text), reload, roots, given_up);
   };
   // The whole text is in the key: a digest of the pipeline would leave out batch size and seed.
-  const Key key =
-      Key("pipeline").Add("generation", generation).Add("file", file_name).Add("text", yaml);
-  const auto is_current = [user, roots](const LoadedPipeline& pipeline) {
+  const Key key = Key("pipeline").Add("reload", reload).Add("file", file_name).Add("text", yaml);
+  const auto is_current = [user, roots = roots](const LoadedPipeline& pipeline) {
     return AreCurrent(pipeline.spec.files(), *roots) && PipelineIsCurrent(pipeline, user);
   };
   return pipelines_.Get(user, key.Name(), make, cancelled, is_current);
 }
 
 Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryReservation text,
-                                  uint64_t generation, const std::shared_ptr<const Roots>& roots,
+                                  uint64_t reload, const std::shared_ptr<const Roots>& roots,
                                   const Cancelled& given_up,
                                   const std::shared_ptr<const PipelineFile>& file) {
-  Loaded loaded = OpenOnce(user, spec, &text, generation, roots, given_up, file);
+  Loaded loaded = OpenOnce(user, spec, &text, reload, roots, given_up, file);
   RetryWithRoom(
-      user, [&] { return OpenOnce(user, spec, &text, generation, roots, given_up, file); },
-      &loaded);
+      user, [&] { return OpenOnce(user, spec, &text, reload, roots, given_up, file); }, &loaded);
   if (!loaded.ok()) {
     if (ClientLog().Admits("pipelines that cannot be opened", user))
       spdlog::warn("pipeline {}: {}", spec.name, std::string(loaded.status().message()));
@@ -209,7 +186,7 @@ Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryRe
   }
   std::shared_ptr<const LoadedPipeline> dropped;  // destroyed without the lock
   MutexLock lock(&mu_);
-  if (generation != generation_) return loaded;
+  if (reload != this->reload()) return loaded;
   lingering_.push_back({*loaded, MonotonicNs(), user});
   if ((*loaded)->text == nullptr) return loaded;
   const auto of_user = [user](const Lingering& entry) {
@@ -239,7 +216,7 @@ absl::StatusOr<std::shared_ptr<const MemoryReservation>> TablesOf(
 }  // namespace
 
 Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& unread,
-                                      MemoryReservation* text, uint64_t generation,
+                                      MemoryReservation* text, uint64_t reload,
                                       const std::shared_ptr<const Roots>& roots,
                                       const Cancelled& given_up,
                                       const std::shared_ptr<const PipelineFile>& file) {
@@ -255,12 +232,13 @@ Catalogue::Loaded Catalogue::OpenOnce(uid_t user, const PipelineSpec& unread,
   }
 
   loaded->file = file;
+  loaded->reload = reload;
   if (file != nullptr && !file->mistake.ok()) {
     loaded->warning =
         absl::StrCat("pipeline '", spec.name,
                      "' is used as it was before its file was broken: ", file->mistake.message());
   }
-  FW_ASSIGN_OR_RETURN(loaded->dataset, OpenShared(user, spec, generation, roots, given_up));
+  FW_ASSIGN_OR_RETURN(loaded->dataset, OpenShared(user, spec, reload, roots, given_up));
   const std::string advice = FirstAdvice(spec, *loaded->dataset);
   if (!advice.empty() && !loaded->warning.empty()) loaded->warning.insert(0, "; ");
   loaded->warning.insert(0, advice);
@@ -368,10 +346,10 @@ absl::Status Catalogue::OpenCache(uid_t user, LoadedPipeline* pipeline) const {
 }
 
 absl::StatusOr<std::shared_ptr<const Dataset>> Catalogue::OpenShared(
-    uid_t user, const PipelineSpec& spec, uint64_t generation,
+    uid_t user, const PipelineSpec& spec, uint64_t reload,
     const std::shared_ptr<const Roots>& roots, const Cancelled& given_up) {
   FW_ASSIGN_OR_RETURN(const std::string map, DatasetKey(spec.dataset));
-  Key key = Key("opened").Add("generation", generation).Add("dataset", map);
+  Key key = Key("opened").Add("reload", reload).Add("dataset", map);
   if (IsOfUser(spec.dataset)) key.Add("user", static_cast<int64_t>(user));
   // This caller may leave before the work ends: nothing of it is held by reference.
   auto make = [this, user, spec, roots](

@@ -54,9 +54,11 @@ class Catalogue {
   // and datasets.
   void Reload(const PipelineFolders& where, std::shared_ptr<const Roots> roots)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // How often it has been: what is opened from now on has this number, or a later one's.
+  uint64_t reload() const { return files_.reloaded().number; }
   PipelineFiles& files() { return files_; }
   // As Roots::Silent.
-  std::vector<std::string> SilentRoots() const ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<std::string> SilentRoots() const { return files_.reloaded().roots->Silent(); }
 
   using Loaded = absl::StatusOr<std::shared_ptr<const LoadedPipeline>>;
   // `user` pays: for each user a few pipelines are opened at a time, and a few of those that it
@@ -89,7 +91,7 @@ class Catalogue {
   };
 
   // `text`: what the pipeline's text takes, when a client sent it. The pipeline gets it.
-  Loaded Open(uid_t user, const PipelineSpec& spec, MemoryReservation text, uint64_t generation,
+  Loaded Open(uid_t user, const PipelineSpec& spec, MemoryReservation text, uint64_t reload,
               const std::shared_ptr<const Roots>& roots, const Cancelled& given_up,
               const std::shared_ptr<const PipelineFile>& file = nullptr) ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<MemoryBudget> ShareOf(uid_t user) const;
@@ -103,23 +105,19 @@ class Catalogue {
   bool CloseCache(std::optional<uid_t> only, bool on_disk);  // see Cache::CloseIdle
   bool DropPipeline(std::optional<uid_t> only) ABSL_LOCKS_EXCLUDED(mu_);
   // Reads the files of its ops, which `unread` is without.
-  Loaded OpenOnce(uid_t user, const PipelineSpec& unread, MemoryReservation* text,
-                  uint64_t generation, const std::shared_ptr<const Roots>& roots,
-                  const Cancelled& given_up, const std::shared_ptr<const PipelineFile>& file)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  Loaded OpenOnce(uid_t user, const PipelineSpec& unread, MemoryReservation* text, uint64_t reload,
+                  const std::shared_ptr<const Roots>& roots, const Cancelled& given_up,
+                  const std::shared_ptr<const PipelineFile>& file) ABSL_LOCKS_EXCLUDED(mu_);
   // Of a pipeline with a source or ops of the user's own.
   absl::Status JoinProviders(uid_t user, LoadedPipeline* pipeline) const;
   absl::Status OpenCache(uid_t user, LoadedPipeline* pipeline) const;
   absl::StatusOr<std::shared_ptr<const Dataset>> OpenShared(
-      uid_t user, const PipelineSpec& spec, uint64_t generation,
+      uid_t user, const PipelineSpec& spec, uint64_t reload,
       const std::shared_ptr<const Roots>& roots, const Cancelled& given_up);
 
   const Options options_;
   PipelineFiles files_;
   mutable Mutex mu_;
-  uint64_t generation_ ABSL_GUARDED_BY(mu_) =
-      0;  // counts reloads: what was opened before one is not found after it
-  std::shared_ptr<const Roots> roots_ ABSL_GUARDED_BY(mu_);
   std::vector<Lingering> lingering_ ABSL_GUARDED_BY(mu_);
   std::map<uid_t, std::weak_ptr<Mutex>> making_ops_ ABSL_GUARDED_BY(mu_);
   // Last, so that their threads end before anything they use.

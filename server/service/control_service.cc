@@ -35,8 +35,7 @@ ControlService::ControlService(Parts parts)
                 .runtime = parts_.runtime,
                 .catalogue = parts_.catalogue,
                 .shares = parts_.shares,
-                .settings = parts_.settings,
-                .isolates = parts_.isolates}),
+                .settings = parts_.settings}),
       reports_({.data = parts_.data,
                 .runtime = parts_.runtime,
                 .shares = parts_.shares,
@@ -103,7 +102,6 @@ absl::StatusOr<std::shared_ptr<const LoadedPipeline>> ControlService::Load(
   const std::optional<uid_t> caller = parts_.caller(context->peer());
   if (!caller.has_value())
     return absl::CancelledError("the caller left while pipelines were being opened");
-  FW_RETURN_IF_ERROR(CheckAccess(context));
   auto load = [&]() -> Catalogue::Loaded {
     switch (reference.kind_case()) {
       case v1::PipelineRef::kName:
@@ -117,9 +115,20 @@ absl::StatusOr<std::shared_ptr<const LoadedPipeline>> ControlService::Load(
     }
     return absl::InvalidArgumentError("no pipeline: give a name or a text");
   };
-  Catalogue::Loaded loaded = load();
-  if (!loaded.ok() && streams_.draining()) return absl::UnavailableError("the daemon is stopping");
-  return loaded;
+  for (;;) {
+    // Once more after a reload in between: nothing is told of roots that the caller was not
+    // admitted to. Whoever is admitted while they hold is on their list (Daemon::Reload).
+    const uint64_t reload = parts_.catalogue->reload();
+    FW_RETURN_IF_ERROR(CheckAccess(context));
+    Catalogue::Loaded loaded = load();
+    if (!loaded.ok() && streams_.draining())
+      return absl::UnavailableError("the daemon is stopping");
+    const uint64_t opened_in = loaded.ok() ? (*loaded)->reload : parts_.catalogue->reload();
+    if (opened_in != reload) continue;
+    // That may have taken hours, and others may be on the list by now.
+    if (parts_.catalogue->reload() != reload) FW_RETURN_IF_ERROR(CheckAccess(context));
+    return loaded;
+  }
 }
 
 absl::Status ControlService::CheckAccess(grpc::ServerContext* context,
@@ -166,8 +175,11 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
   FW_RETURN_IF_ERROR(ReserveAnswer(
       context, *pipeline,
       pipeline->class_names_bytes + static_cast<int64_t>(pipeline->spec.text.size())));
-  FW_RETURN_IF_ERROR(CheckAccess(context, ticket));  // that may have taken hours
-  return streams_.Open(ticket, peer, request, pipeline, response);
+  // Before the user is looked for on the list: a reload that makes another end of isolation takes
+  // those off it first for whom it was.
+  const bool isolated = parts_.isolates != nullptr && parts_.isolates(*pipeline->plan);
+  FW_RETURN_IF_ERROR(CheckAccess(context, ticket));
+  return streams_.Open(ticket, peer, request, pipeline, isolated, response);
 }
 
 grpc::Status ControlService::OpenStream(grpc::ServerContext* context,
@@ -239,6 +251,7 @@ absl::Status ControlService::LookThrough(grpc::ServerContext* context,
   const std::optional<uid_t> user = parts_.caller(context->peer());
   if (!user.has_value())
     return absl::CancelledError("the caller left while its call was being answered");
+  const uint64_t reload = parts_.catalogue->reload();
   FW_RETURN_IF_ERROR(CheckAccess(context));
   {
     MutexLock lock(&mu_);
@@ -261,6 +274,8 @@ absl::Status ControlService::LookThrough(grpc::ServerContext* context,
                         parts_.runtime->ChargeUser(*user, ThreadCpuNs());
                       }));
   thread.join();
+  // Others may be on the list by now, and what was found is of them.
+  if (looked.ok() && parts_.catalogue->reload() != reload) return CheckAccess(context);
   return looked;
 }
 

@@ -61,6 +61,15 @@ class PipelineFiles {
   // Other folders, or other roots to check against; reads all.
   void Reload(const PipelineFolders& where, std::shared_ptr<const Roots> roots)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // What the last one that is over brought.
+  struct Reloaded {
+    std::shared_ptr<const Roots> roots;
+    uint64_t number = 0;  // counts them
+  };
+  Reloaded reloaded() const ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    return {setting_.roots, setting_.reload};
+  }
   // The pipeline's file as it is now. NotFound: there is none. Other errors: it cannot be told.
   absl::StatusOr<std::shared_ptr<const PipelineFile>> Look(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);

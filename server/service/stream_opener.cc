@@ -274,7 +274,7 @@ absl::Status StreamOpener::Begin(const std::shared_ptr<OpenedStream>& stream,
 absl::Status StreamOpener::Open(const SessionTicket& ticket, const PeerIdentity& peer,
                                 const v1::OpenStreamRequest& request,
                                 const std::shared_ptr<const LoadedPipeline>& pipeline,
-                                v1::OpenStreamResponse* response) {
+                                bool isolated, v1::OpenStreamResponse* response) {
   auto stream = std::make_shared<OpenedStream>();
   stream->ticket = ticket;
   stream->peer = peer;
@@ -290,7 +290,7 @@ absl::Status StreamOpener::Open(const SessionTicket& ticket, const PeerIdentity&
                       Negotiate(request, pipeline, parts_.settings->config.limits.max_slot.bytes));
   terms.job.name = stream->job;
   terms.job.owner_uid = peer.uid;
-  terms.job.isolated = parts_.isolates != nullptr && parts_.isolates(*pipeline->plan);
+  terms.job.isolated = isolated;
   stream->world_size = terms.job.world_size;
   stream->seed = terms.job.seed;
   stream->dataset = pipeline->dataset->digest();

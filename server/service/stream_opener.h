@@ -48,9 +48,8 @@ class StreamOpener {
     DataServer* data = nullptr;
     Runtime* runtime = nullptr;
     Catalogue* catalogue = nullptr;
-    std::shared_ptr<UserShares> shares;         // of memory
-    const Settings* settings = nullptr;         // as the daemon was started
-    std::function<bool(const Plan&)> isolates;  // whether a new job is; null: no
+    std::shared_ptr<UserShares> shares;  // of memory
+    const Settings* settings = nullptr;  // as the daemon was started
   };
   explicit StreamOpener(Parts parts) : parts_(std::move(parts)) {}
 
@@ -59,10 +58,10 @@ class StreamOpener {
   void Drain();
   bool draining() const { return draining_; }
 
-  // A stream of the connection that has this ticket.
+  // A stream of the connection that has this ticket. `isolated`: whether a new job is.
   absl::Status Open(const SessionTicket& ticket, const PeerIdentity& peer,
                     const v1::OpenStreamRequest& request,
-                    const std::shared_ptr<const LoadedPipeline>& pipeline,
+                    const std::shared_ptr<const LoadedPipeline>& pipeline, bool isolated,
                     v1::OpenStreamResponse* response);
 
   std::vector<RankSession> Sessions() const ABSL_LOCKS_EXCLUDED(mu_);

@@ -5,6 +5,8 @@ The rows are compared with the service's descriptor, so an RPC that is added wit
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -112,6 +114,55 @@ with Control(address) as control:
     sys.stdin.readline()
 """
 
+# Describes a pipeline over each root that a line on stdin names.
+ASKER = """
+import os, sys
+import feedwater
+from feedwater.control import METHODS, Control
+address, uid = sys.argv[1], int(sys.argv[2])
+os.setgroups([]); os.setgid(uid); os.setuid(uid)
+for line in sys.stdin:
+    request = METHODS["DescribePipeline"][0]()
+    request.pipeline.text.file_name = "asked.yaml"
+    request.pipeline.text.yaml = (
+        "version: 1\\ndataset: {format: raw, root: " + line.strip() + ", path: keys.bin, "
+        "record_bytes: 4, fields: {x: {offset: 0, dtype: uint8, shape: [4]}}}\\n"
+        "batch: {size: 1}\\noutputs: [x]\\n"
+    )
+    try:
+        with Control(address) as control:
+            control.call("DescribePipeline", request, 20)
+        print("OK", flush=True)
+    except feedwater.Error as error:
+        print(error.code, flush=True)
+"""
+
+
+@contextlib.contextmanager
+def nobody_opens(path: Path):
+    """Hold up whoever opens the file. Yields what waits for somebody to be held up."""
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    file = os.open(path, os.O_RDONLY)
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+
+    def wait() -> None:
+        deadline = time.monotonic() + 30
+        while fcntl.fcntl(file, fcntl.F_GETLEASE) == fcntl.F_WRLCK:
+            assert time.monotonic() < deadline, "nobody opens it"
+            time.sleep(0.01)
+
+    try:
+        yield wait
+    finally:
+        os.close(file)
+        signal.signal(signal.SIGIO, before)
+
+
+def await_reload(daemon) -> None:
+    deadline = time.monotonic() + 60
+    while "reloaded; pipelines" not in daemon.tail() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
 
 def answers_to(daemon, uid: int) -> dict[str, list[str]]:
     """Call every RPC as this user."""
@@ -173,9 +224,7 @@ def test_who_is_taken_off_the_list_opens_nothing_by_connections_from_before(daem
         assert holder.stdout.readline() == "OK\n"
         daemon.config.write_text(daemon.config.read_text().replace(str(LISTED), str(STRANGER)))
         daemon.process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 60
-        while "reloaded; pipelines" not in daemon.tail() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        await_reload(daemon)
         holder.stdin.write("\n")
         holder.stdin.flush()
         for _ in ("OpenStream", "Provide", "DescribePipeline", "GetStatus"):
@@ -184,6 +233,46 @@ def test_who_is_taken_off_the_list_opens_nothing_by_connections_from_before(daem
             status = control.call("GetStatus", METHODS["GetStatus"][0](), 20)
         assert [job.owner_uid for job in status.jobs] == [LISTED]
         holder.stdin.write("\n")
+
+
+@pytest.mark.skipif(not other_users(), reason=NO_OTHER_USERS)
+@pytest.mark.parametrize("kind", ["all folders", "a root that goes"])
+def test_who_is_put_on_the_list_never_meets_the_roots_from_before(daemon, kind):
+    """The reload stands still where it reads a pipeline, as on slow storage."""
+    private = daemon.folder / "private"
+    private.mkdir(mode=0o700)
+    for folder in (private, daemon.data):
+        (folder / "keys.bin").write_bytes(b"0123")
+    daemon.add_pipeline("pictures", PIPELINE)
+    after = daemon.config.read_text()
+    if kind == "all folders":
+        before, root = after.replace("access:", "absolute_roots: true #"), str(private)
+    else:
+        before, root = after.replace(str(LISTED), str(STRANGER)), "private"
+        before = before.replace("roots: {", f"roots: {{private: {private}, ")
+    daemon.config.write_text(before)
+    daemon.restart()
+    with subprocess.Popen(
+        [sys.executable, "-c", ASKER, daemon.address, str(LISTED)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as asker:
+
+        def ask(root: str) -> str:
+            asker.stdin.write(root + "\n")
+            asker.stdin.flush()
+            return asker.stdout.readline().strip()
+
+        with nobody_opens(daemon.pipelines / "pictures.yaml") as wait:
+            daemon.config.write_text(after)
+            daemon.process.send_signal(signal.SIGHUP)
+            wait()
+            assert ask(root) in ("UNAVAILABLE", "PERMISSION_DENIED")
+        await_reload(daemon)
+        assert ask(root) == "NOT_FOUND"
+        assert ask("data") == "OK"
+        asker.stdin.close()
 
 
 @pytest.mark.parametrize("client", ["python", "cpp"])

@@ -47,6 +47,23 @@ TEST(Access, OnlyTheDaemonsUserRootAndThoseNamedMayConnect) {
   EXPECT_TRUE(absl::IsPermissionDenied(Check(&access, stranger)));
 }
 
+TEST(Access, WhileAListTakesAnothersPlaceOnlyThoseOnBothMayConnect) {
+  AccessControl access([](uid_t) { return std::set<gid_t>{7}; });
+  const PeerIdentity leaves{4242, 1, 1}, comes{4343, 1, 1}, stays{4444, 4, 1};
+  access.Replace({{leaves.uid}, {stays.gid}});
+  access.Narrow({{comes.uid, stays.uid}, {}});
+  EXPECT_TRUE(absl::IsPermissionDenied(Check(&access, leaves)));
+  EXPECT_TRUE(absl::IsPermissionDenied(Check(&access, comes)));
+  EXPECT_TRUE(Check(&access, stays).ok());
+  access.Narrow({{comes.uid, stays.uid}, {7}});
+  EXPECT_TRUE(Check(&access, leaves).ok()) << "by a group, which is looked up";
+  EXPECT_TRUE(absl::IsPermissionDenied(Check(&access, comes)));
+  access.Replace({{comes.uid, stays.uid}, {}});
+  EXPECT_TRUE(absl::IsPermissionDenied(Check(&access, leaves)));
+  EXPECT_TRUE(Check(&access, comes).ok());
+  EXPECT_TRUE(Check(&access, stays).ok());
+}
+
 TEST(Access, ASupplementaryGroupLetsItsMembersIn) {
   // Any user of this machine that is a member of a group which is not the user's own.
   setgrent();
