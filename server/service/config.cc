@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -420,11 +421,8 @@ absl::Status LoadPlugins(const Settings& settings) {
 std::vector<std::string> SettledOverrides(const Settings& settings) {
   using nlohmann::json;
   std::vector<std::string> overrides = settings.overrides;
-  const auto has = [&](absl::string_view key) {
-    return std::any_of(
-        settings.overrides.begin(), settings.overrides.end(),
-        [&](const std::string& override) { return absl::StartsWith(override, key); });
-  };
+  std::set<std::string> keys;
+  for (const std::string& override : overrides) keys.insert(override.substr(0, override.find('=')));
   const auto set = [&](absl::string_view key, const json& value) {
     overrides.push_back(
         absl::StrCat(key, "=", value.dump(-1, ' ', false, json::error_handler_t::replace)));
@@ -432,9 +430,14 @@ std::vector<std::string> SettledOverrides(const Settings& settings) {
   const DaemonConfig& config = settings.config;
   set("runtime_dir", config.runtime_dir);
   set("state_dir", config.state_dir);
-  if (has("roots")) set("roots", config.roots);
-  if (has("pipelines")) set("pipelines", config.pipelines);
-  if (has("plugins")) set("plugins", config.plugins);
+  // A root that stands in the file is the file's, as a reload takes it.
+  for (const auto& [name, path] : config.roots) {
+    const std::string key = absl::StrCat("roots.", name);
+    if (keys.count(key) > 0 && keys.count("roots") == 0) set(key, path);
+  }
+  if (keys.count("roots") > 0) set("roots", config.roots);
+  if (keys.count("pipelines") > 0) set("pipelines", config.pipelines);
+  if (keys.count("plugins") > 0) set("plugins", config.plugins);
   return overrides;
 }
 

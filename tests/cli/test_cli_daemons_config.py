@@ -59,6 +59,27 @@ def test_the_daemons_own_overrides_hold(make_daemon, tmp_path):
     assert "4 records" in done.err, done
 
 
+@pytest.mark.parametrize("key", ["roots", "pipelines"])
+def test_what_a_reload_took_over_holds_beside_the_daemons_overrides(make_daemon, tmp_path, key):
+    """Commands read what the daemon serves, not what it served when it started."""
+    daemon = make_daemon()
+    write_folder(daemon.data / "pictures", 8)
+    write_folder(tmp_path / "second/pictures", 4)
+    daemon.add_pipeline("some", PIPELINE)
+    override = "roots.more=/" if key == "roots" else f"pipelines=[{daemon.pipelines}]"
+    daemon.command = [*daemon.command, "--set", override]
+    daemon.start()
+    assert "8 records" in run("--address", daemon.address, "verify", "some").err
+    text = daemon.config.read_text()
+    daemon.config.write_text(text.replace(f"data: {daemon.data}", f"data: {tmp_path}/second"))
+    daemon.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 60
+    while "reloaded; pipelines" not in daemon.tail() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    done = run("--address", daemon.address, "verify", "some")
+    assert "4 records" in done.err, done
+
+
 def test_a_daemon_that_does_not_answer_is_not_waited_for(daemon):
     if os.path.exists("/etc/feedwater/feedwater.yaml"):
         pytest.skip("this machine has an installed configuration")

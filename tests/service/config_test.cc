@@ -164,6 +164,29 @@ TEST_F(Config, PluginsAreLoadedFromTheirPlacesAndChangedByARestart) {
   EXPECT_EQ(SettledOverrides(*overridden).back(), "plugins=[\"/c.so\"]");
 }
 
+// What stands in the file is read there by commands: a reload may have taken other roots from it.
+TEST_F(Config, SettledOverridesNameNothingThatWasNotOverridden) {
+  using Overrides = std::vector<std::string>;
+  std::ofstream(file_) << Text();
+  const auto settled = [&](const Overrides& given) -> Overrides {
+    const auto settings = LoadSettings(file_, given);
+    EXPECT_TRUE(settings.ok()) << settings.status();
+    if (!settings.ok()) return {};
+    Overrides all = SettledOverrides(*settings);
+    const auto without_folders = given.size() + 2;
+    EXPECT_GE(all.size(), without_folders);
+    return {all.begin() + static_cast<ptrdiff_t>(without_folders), all.end()};
+  };
+  const std::string here = fs::current_path().string();
+  EXPECT_EQ(settled({}), Overrides());
+  EXPECT_EQ(settled({"roots.more=."}), Overrides{absl::StrCat("roots.more=\"", here, "\"")});
+  EXPECT_EQ(settled({"roots.b=/tmp", "roots.a=/"}),
+            (Overrides{"roots.a=\"/\"", "roots.b=\"/tmp\""}));
+  EXPECT_EQ(settled({"roots.gone=/", "roots={a: .}", "roots.b=/tmp"}),
+            Overrides{absl::StrCat("roots={\"a\":\"", here, "\",\"b\":\"/tmp\"}")});
+  EXPECT_EQ(settled({"pipelines=[.]"}), Overrides{absl::StrCat("pipelines=[\"", here, "\"]")});
+}
+
 TEST_F(Config, EveryMistakeHasAPlaceAndNamesItsKey) {
   struct Mistake {
     std::string text, place, word;
