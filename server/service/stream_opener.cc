@@ -11,7 +11,9 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "feedwater/version.h"
 #include "server/base/counters.h"
 #include "server/base/escape.h"
@@ -61,6 +63,19 @@ int DefaultSlots(const SlotLayout& layout, int64_t world_size, int64_t free_byte
     --slots;
   }
   return slots;
+}
+
+// What clients name a process by where nobody names its job ("pid-NUMBER.BEGAN.NAMESPACE/more");
+// "" where the job has another name, or one that two processes may have.
+absl::string_view ProcessOf(absl::string_view job) {
+  const absl::string_view process = job.substr(0, job.find('/'));
+  const bool is_one = absl::StartsWith(process, "pid-") && !absl::EndsWith(process, ".0") &&
+                      std::count(process.begin(), process.end(), '.') == 2;
+  return is_one ? process : "";
+}
+
+std::string PidText(pid_t pid) {
+  return pid > 0 ? absl::StrCat("pid ", pid) : "a process of another PID namespace";
 }
 
 }  // namespace
@@ -182,8 +197,18 @@ absl::StatusOr<std::shared_ptr<SlotPool>> StreamOpener::MakeArena(
   return slots;
 }
 
+// Nullopt: it cannot be told. All processes outside of the daemon's PID namespace, as of the host
+// where it is in a container, have the number 0 here.
+std::optional<bool> StreamOpener::AreOfOneProcess(const OpenedStream& a, const OpenedStream& b) {
+  if (a.peer.pid != b.peer.pid) return false;
+  if (a.peer.pid > 0) return true;
+  const absl::string_view process = ProcessOf(a.job), other = ProcessOf(b.job);
+  if (process.empty() || other.empty()) return std::nullopt;
+  return process == other;
+}
+
 // Whether the stream that has this rank now belongs to the same process, which has left it, or to
-// one that is dead.
+// one that is dead. One that may be the same is waited for.
 bool StreamOpener::HolderHasLeft(const OpenedStream& wanted) {
   MutexLock lock(&mu_);
   for (const auto& [ticket, other] : streams_) {
@@ -191,7 +216,9 @@ bool StreamOpener::HolderHasLeft(const OpenedStream& wanted) {
         other->pipeline != wanted.pipeline || other->rank != wanted.rank) {
       continue;
     }
-    return other->peer.pid == wanted.peer.pid || (kill(other->peer.pid, 0) != 0 && errno == ESRCH);
+    const pid_t holder = other->peer.pid;
+    return AreOfOneProcess(*other, wanted).value_or(true) ||
+           (holder > 0 && kill(holder, 0) != 0 && errno == ESRCH);
   }
   return true;  // it went between the two looks
 }
@@ -215,17 +242,18 @@ void StreamOpener::WarnOfTwins(const OpenedStream& stream) {
   if (stream.world_size != 1) return;
   MutexLock lock(&mu_);
   for (const auto& [ticket, other] : streams_) {
-    if (other->world_size != 1 || other->peer.uid != stream.peer.uid ||
-        other->peer.pid == stream.peer.pid || other->dataset != stream.dataset ||
-        other->seed != stream.seed) {
+    if (ticket == stream.ticket || other->world_size != 1 || other->peer.uid != stream.peer.uid ||
+        other->dataset != stream.dataset || other->seed != stream.seed ||
+        AreOfOneProcess(*other, stream).value_or(false)) {
       continue;
     }
     if (!ClientLog().Admits("worlds of one over the same data", stream.peer.uid)) return;
     spdlog::warn(
-        "jobs {} (pid {}) and {} (pid {}) of user {} are each rank 0 of 1 over the same data with "
+        "jobs {} ({}) and {} ({}) of user {} are each rank 0 of 1 over the same data with "
         "seed {}: both read every sample. If they are ranks of one training, make their loaders "
         "after the process group, start them through a launcher, or give rank and world_size",
-        other->job, other->peer.pid, stream.job, stream.peer.pid, stream.peer.uid, stream.seed);
+        other->job, PidText(other->peer.pid), stream.job, PidText(stream.peer.pid), stream.peer.uid,
+        stream.seed);
     return;
   }
 }

@@ -13,9 +13,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,6 +80,7 @@ class StreamOpener {
   // fails, the stream has ended.
   absl::Status Begin(const std::shared_ptr<OpenedStream>& stream,
                      const std::shared_ptr<Stream>& attached);
+  static std::optional<bool> AreOfOneProcess(const OpenedStream& a, const OpenedStream& b);
   bool HolderHasLeft(const OpenedStream& wanted) ABSL_LOCKS_EXCLUDED(mu_);
   void WarnOfTwins(const OpenedStream& stream) ABSL_LOCKS_EXCLUDED(mu_);
   // What limits.arena_bytes_per_uid leaves to a user; null without that limit.
