@@ -12,6 +12,7 @@
 #include "server/base/clock.h"
 #include "server/base/counters.h"
 #include "server/base/escape.h"
+#include "server/base/log_limiter.h"
 #include "server/base/no_throw.h"
 #include "server/base/thread.h"
 #include "server/pipeline/charged_time.h"
@@ -47,9 +48,11 @@ ControlService::ControlService(Parts parts)
                 .more_counters = parts_.more_counters,
                 .streams = &streams_}) {}
 
-grpc::Status ControlService::Answer(const char* rpc, const absl::Status& status, int64_t user) {
+grpc::Status ControlService::Answer(const char* rpc, grpc::ServerContext* context,
+                                    const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   ++rpc_errors_;
+  const int64_t user = parts_.caller(context->peer()).value_or(LogLimiter::kNoSource);
   if (ClientLog().Admits(absl::StrCat(rpc, " refused"), user))
     spdlog::info("{} refused: {}", rpc,
                  ToUtf8(status.ToString(absl::StatusToStringMode::kWithNoExtraData)));
@@ -59,7 +62,7 @@ grpc::Status ControlService::Answer(const char* rpc, const absl::Status& status,
 grpc::Status ControlService::ListPipelines(grpc::ServerContext* context,
                                            const v1::ListPipelinesRequest*,
                                            v1::ListPipelinesResponse* response) {
-  return Answer("ListPipelines", LookThrough(context, [&](uid_t) {
+  return Answer("ListPipelines", context, LookThrough(context, [&](uid_t) {
                   PipelineFiles& files = parts_.catalogue->files();
                   files.LookAtAll();
                   for (const std::string& name : files.Names()) response->add_names(ToUtf8(name));
@@ -71,10 +74,10 @@ grpc::Status ControlService::DescribePipeline(grpc::ServerContext* context,
                                               const v1::DescribePipelineRequest* request,
                                               v1::DescribePipelineResponse* response) {
   auto loaded = Load(context, request->pipeline(), nullptr);
-  if (!loaded.ok()) return Answer("DescribePipeline", loaded.status());
+  if (!loaded.ok()) return Answer("DescribePipeline", context, loaded.status());
   const LoadedPipeline& pipeline = **loaded;
   if (absl::Status room = ReserveAnswer(context, pipeline, pipeline.class_names_bytes); !room.ok())
-    return Answer("DescribePipeline", room);
+    return Answer("DescribePipeline", context, room);
   const ChargedTime charged(parts_.runtime, parts_.caller(context->peer()));
   response->set_name(ToUtf8(pipeline.spec.name));
   for (const FieldSpec& field : pipeline.plan->outputs())
@@ -82,7 +85,7 @@ grpc::Status ControlService::DescribePipeline(grpc::ServerContext* context,
   for (const std::string& name : pipeline.dataset->classes()) response->add_classes(ToUtf8(name));
   response->set_records(pipeline.dataset->size());
   if (const absl::Status told = TellMix(*pipeline.dataset, response); !told.ok())
-    return Answer("DescribePipeline", told);
+    return Answer("DescribePipeline", context, told);
   response->set_batch_size(pipeline.spec.batch_size);
   response->set_dataset_digest(pipeline.dataset->digest());
   response->set_pipeline_digest(pipeline.spec.digest);
@@ -185,22 +188,18 @@ absl::Status ControlService::Open(grpc::ServerContext* context,
 grpc::Status ControlService::OpenStream(grpc::ServerContext* context,
                                         const v1::OpenStreamRequest* request,
                                         v1::OpenStreamResponse* response) {
-  const absl::Status opened = Open(context, *request, response);
-  if (opened.ok()) return grpc::Status::OK;
-  int64_t user = LogLimiter::kNoSource;
-  if (const auto ticket = ReadTicket(request->ticket()); ticket.ok()) {
-    if (const auto peer = parts_.data->Identify(*ticket); peer.ok()) user = peer->uid;
-  }
-  return Answer("OpenStream", opened, user);
+  return Answer("OpenStream", context, Open(context, *request, response));
 }
 
-grpc::Status ControlService::CloseStream(grpc::ServerContext*,
+grpc::Status ControlService::CloseStream(grpc::ServerContext* context,
                                          const v1::CloseStreamRequest* request,
                                          v1::CloseStreamResponse*) {
   auto ticket = ReadTicket(request->ticket());
-  if (!ticket.ok()) return Answer("CloseStream", ticket.status());
-  if (!parts_.data->Identify(*ticket).ok())
-    return Answer("CloseStream", absl::NotFoundError("no stream has this ticket: it has ended"));
+  if (!ticket.ok()) return Answer("CloseStream", context, ticket.status());
+  if (!parts_.data->Identify(*ticket).ok()) {
+    return Answer("CloseStream", context,
+                  absl::NotFoundError("no stream has this ticket: it has ended"));
+  }
   parts_.data->CloseSession(*ticket, absl::CancelledError("closed by the client"));
   return grpc::Status::OK;
 }
@@ -226,8 +225,7 @@ absl::Status ControlService::TakeProvider(grpc::ServerContext* context,
 grpc::Status ControlService::Provide(grpc::ServerContext* context,
                                      const v1::ProvideRequest* request,
                                      v1::ProvideResponse* response) {
-  return Answer("Provide", TakeProvider(context, *request, response),
-                parts_.caller(context->peer()).value_or(LogLimiter::kNoSource));
+  return Answer("Provide", context, TakeProvider(context, *request, response));
 }
 
 absl::Status ControlService::ReserveRoom(grpc::ServerContext* context, uid_t user, int64_t bytes,
@@ -318,7 +316,7 @@ grpc::Status ControlService::GetStatus(grpc::ServerContext* context, const v1::G
 
 grpc::Status ControlService::Report(const char* rpc, grpc::ServerContext* context,
                                     const std::function<absl::Status(const Asker&)>& report) {
-  return Answer(rpc, LookThrough(context, [&](uid_t user) {
+  return Answer(rpc, context, LookThrough(context, [&](uid_t user) {
                   return report({user, [&] { return context->IsCancelled(); },
                                  [&](int64_t bytes) {
                                    return ReserveRoom(context, user, bytes, kMaxAnswerBytes);

@@ -15,7 +15,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "feedwater/v1/control.grpc.pb.h"
-#include "server/base/log_limiter.h"
 #include "server/base/mutex.h"
 #include "server/base/user_shares.h"
 #include "server/pipeline/runtime.h"
@@ -101,9 +100,8 @@ class ControlService final : public v1::Control::Service {
       ABSL_LOCKS_EXCLUDED(mu_);
   grpc::Status Report(const char* rpc, grpc::ServerContext* context,
                       const std::function<absl::Status(const Asker&)>& report);
-  // `user`: whose call it is, where that is known.
-  grpc::Status Answer(const char* rpc, const absl::Status& status,
-                      int64_t user = LogLimiter::kNoSource);
+  // A refusal is a line in the log, of a few a minute for each user and call.
+  grpc::Status Answer(const char* rpc, grpc::ServerContext* context, const absl::Status& status);
 
   const Parts parts_;
   StreamOpener streams_;

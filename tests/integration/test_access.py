@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "conformance"))
 
 from driver import COMMANDS, Driver, digests
 
+import feedwater
 from feedwater.control import METHODS, Control
 
 LISTED, STRANGER = 52001, 52002
@@ -233,6 +234,21 @@ def test_who_is_taken_off_the_list_opens_nothing_by_connections_from_before(daem
             status = control.call("GetStatus", METHODS["GetStatus"][0](), 20)
         assert [job.owner_uid for job in status.jobs] == [LISTED]
         holder.stdin.write("\n")
+
+
+@pytest.mark.skipif(not other_users(), reason=NO_OTHER_USERS)
+def test_refusals_of_one_user_do_not_keep_anothers_out_of_the_log(daemon):
+    refused = [method for method, row in ROWS.items() if row[0] != "OK"]
+    for _ in range(6):
+        answers_to(daemon, LISTED)
+    with Control(daemon.address) as control:
+        for method in refused:
+            with pytest.raises(feedwater.Error):
+                control.call(method, METHODS[method][0](), 20)
+    log = daemon.log.read_text()
+    assert {method: log.count(f"{method} refused: ") for method in refused} == dict.fromkeys(
+        refused, 4 + 1
+    )
 
 
 @pytest.mark.skipif(not other_users(), reason=NO_OTHER_USERS)
