@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -25,6 +26,21 @@ namespace {
 
 // The field of /proc/self/stat that says when a process began, counted behind its name.
 constexpr size_t kBegan = 19;
+
+// Those that streams of this process have, by what stands before them in a job's name.
+struct Numbers {
+  struct Series {
+    int last = 0;
+    std::set<int> given_back;
+  };
+  std::mutex mutex;
+  std::map<std::string, Series> series;
+};
+
+Numbers& TheNumbers() {
+  static auto* numbers = new Numbers;
+  return *numbers;
+}
 
 // Of tasks of `srun --pty`, of which the first one has the terminal.
 constexpr const char* kPty = "SLURM_PTY_PORT";
@@ -297,14 +313,24 @@ absl::StatusOr<LaunchIdentity> IdentifyLaunch(std::optional<int64_t> rank,
   return identity;
 }
 
-std::string DefaultJobName(const LaunchIdentity& identity, const std::string& pipeline) {
-  static std::mutex mutex;
-  static auto* opened = new std::map<std::string, int>;
+DefaultJob::DefaultJob(const LaunchIdentity& identity, const std::string& pipeline) {
   const bool is_file = absl::EndsWith(pipeline, ".yaml") || absl::EndsWith(pipeline, ".yml");
   const std::string name = is_file ? std::filesystem::path(pipeline).stem().string() : pipeline;
-  std::lock_guard lock(mutex);
-  const std::string job = absl::StrCat(identity.job, "/", name);
-  return absl::StrCat(job, "#", ++(*opened)[job]);
+  series_ = absl::StrCat(identity.job, "/", name);
+  Numbers& numbers = TheNumbers();
+  std::lock_guard lock(numbers.mutex);
+  Numbers::Series& series = numbers.series[series_];
+  number_ = series.given_back.empty()
+                ? ++series.last
+                : series.given_back.extract(series.given_back.begin()).value();
+  name_ = absl::StrCat(series_, "#", number_);
+}
+
+DefaultJob::~DefaultJob() {
+  if (kept_) return;
+  Numbers& numbers = TheNumbers();
+  std::lock_guard lock(numbers.mutex);
+  numbers.series[series_].given_back.insert(number_);
 }
 
 }  // namespace feedwater

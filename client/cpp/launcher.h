@@ -28,9 +28,26 @@ struct LaunchIdentity {
 absl::StatusOr<LaunchIdentity> IdentifyLaunch(std::optional<int64_t> rank,
                                               std::optional<int64_t> world_size);
 
-// "LAUNCH/PIPELINE#K" for the K-th stream (from 1) of a pipeline and a launch in this process: the
-// same on every rank that opens the same streams in the same order. Streams of a process's own job
-// do not count among those of the launch. PIPELINE is the name, or a file's stem.
-std::string DefaultJobName(const LaunchIdentity& identity, const std::string& pipeline);
+// The job of a stream that names none. A stream that cannot be opened uses no number up: the next
+// attempt has the same job, as on ranks where the first one went well.
+class DefaultJob {
+ public:
+  // Takes the smallest number that is free.
+  DefaultJob(const LaunchIdentity& identity, const std::string& pipeline);
+  ~DefaultJob();  // gives the number back, unless it is kept
+  DefaultJob(const DefaultJob&) = delete;
+  DefaultJob& operator=(const DefaultJob&) = delete;
+
+  // "LAUNCH/PIPELINE#K" for the K-th stream (from 1) of a pipeline and a launch in this process:
+  // the same on every rank that opens the same streams in the same order. Streams of a process's
+  // own job do not count among those of the launch. PIPELINE is the name, or a file's stem.
+  const std::string& name() const { return name_; }
+  void Keep() { kept_ = true; }  // the stream is open
+
+ private:
+  std::string series_, name_;
+  int number_ = 0;
+  bool kept_ = false;
+};
 
 }  // namespace feedwater

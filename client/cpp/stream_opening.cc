@@ -82,6 +82,7 @@ bool MayPass(const absl::Status& status) {
 
 absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::string& address,
                                                                  const StreamOptions& options) {
+  std::optional<DefaultJob> job;
   auto stream = std::make_unique<Impl>();
   stream->address = address;
   stream->options = options;
@@ -95,7 +96,8 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
   v1::OpenStreamRequest& request = stream->request;
   *request.mutable_pipeline() = *std::move(pipeline);
   request.set_client(absl::StrCat("c++ ", kClientVersion));
-  request.set_job(options.job.empty() ? DefaultJobName(*identity, options.pipeline) : options.job);
+  if (options.job.empty()) job.emplace(*identity, options.pipeline);
+  request.set_job(job ? job->name() : options.job);
   request.set_rank(identity->rank);
   request.set_world_size(identity->world_size);
   if (options.batch_size) request.set_batch_size(*options.batch_size);
@@ -146,6 +148,7 @@ absl::StatusOr<std::unique_ptr<Stream::Impl>> Stream::Impl::Open(const std::stri
         std::move(*stream->opened.mutable_pipeline_text());
     stream->opened.clear_pipeline_text();
   }
+  if (job) job->Keep();
   return stream;
 }
 

@@ -130,9 +130,26 @@ TEST_F(Launcher, LaunchersThatContradictOneAnotherAreRefusedUnlessTheProgramSays
 
 TEST_F(Launcher, EveryStreamOfAPipelineHasItsOwnJobName) {
   const LaunchIdentity identity{0, 1, 0, "run7"}, own{0, 1, 0, "pid-7"};
-  EXPECT_EQ(DefaultJobName(own, "launcher-test"), "pid-7/launcher-test#1");
-  EXPECT_EQ(DefaultJobName(identity, "launcher-test"), "run7/launcher-test#1");
-  EXPECT_EQ(DefaultJobName(identity, "/some/where/launcher-test.yaml"), "run7/launcher-test#2");
+  const auto open = [](const LaunchIdentity& launch, const std::string& pipeline) {
+    DefaultJob job(launch, pipeline);
+    job.Keep();
+    return job.name();
+  };
+  EXPECT_EQ(open(own, "launcher-test"), "pid-7/launcher-test#1");
+  EXPECT_EQ(open(identity, "launcher-test"), "run7/launcher-test#1");
+  EXPECT_EQ(open(identity, "/some/where/launcher-test.yaml"), "run7/launcher-test#2");
+}
+
+TEST_F(Launcher, AStreamThatCannotBeOpenedUsesNoNumberUp) {
+  const LaunchIdentity identity{0, 1, 0, "run8"};
+  {
+    DefaultJob first(identity, "launcher-test"), second(identity, "launcher-test");
+    EXPECT_EQ(second.name(), "run8/launcher-test#2");
+    second.Keep();
+  }
+  DefaultJob again(identity, "launcher-test"), third(identity, "launcher-test");
+  EXPECT_EQ(again.name(), "run8/launcher-test#1");
+  EXPECT_EQ(third.name(), "run8/launcher-test#3");
 }
 
 }  // namespace

@@ -202,3 +202,13 @@ def test_two_programs_that_each_read_everything_are_told_of_in_the_daemons_log(o
     second.open("crop")
     assert f"(pid {second.process.pid})" in own_daemon.tail()
     assert own_daemon.tail().count("rank 0 of 1 over the same data with seed 5") == 1
+
+
+def test_a_stream_that_could_not_be_opened_uses_no_number_up(fake, start):
+    driver = start(fake, **TORCHRUN, **AT)
+    fake.faults.refuse_open = (8, "no memory is left")
+    with pytest.raises(Refused, match="no memory is left"):
+        driver.open("numbers")
+    fake.faults.refuse_open = None
+    assert driver.open("numbers")["job"] == "n0:29500/numbers#1"
+    assert driver.open("numbers", loader="b")["job"] == "n0:29500/numbers#2"

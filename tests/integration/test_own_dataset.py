@@ -260,6 +260,54 @@ def test_a_rank_that_validates_alone_leaves_the_others_as_they_are(daemon, folde
     assert [one[2] for one in told] == [10, None]
 
 
+RETRIES = f"""
+import sys; sys.path.insert(0, {str(TESTS)!r})
+import json, os, own_datasets as own, feedwater
+
+class Based(own.Numbers):
+    def __init__(self, base):
+        super().__init__()
+        self.base = self.base + base
+
+if __name__ == "__main__":
+    def make(base, **options):
+        return feedwater.Loader.from_dataset(
+            Based(base), 4, workers=1, version="1", address=sys.argv[1], output="numpy", **options)
+
+    if os.environ["RANK"] == "0":
+        try:
+            make(0, graph=[feedwater.ops.resize([8, 8])])
+        except feedwater.InvalidArgument:
+            pass
+    train, val = make(0), make(1000)
+    print(json.dumps([[one.job, [int(record) for image, _ in one for record in image[:, 0, 0]]]
+                      for one in (train, val)]), flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_rank_whose_loader_was_refused_at_first_reads_the_same_datasets_as_the_others(
+    daemon, folder
+):
+    script = folder / "retries.py"
+    script.write_text(RETRIES)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, script, daemon.address],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                 "TORCHELASTIC_RUN_ID": "retries"},
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    told = [json.loads(rank.stdout.readline()) for rank in ranks]
+    for rank in ranks:
+        rank.communicate("\n", timeout=PATIENCE_S)
+    for base, (one, other) in zip((0, 1000), zip(*told)):
+        assert one[0] == other[0], "the job"
+        assert sorted(one[1] + other[1]) == list(range(base, base + 40))
+
+
 SPAWNED = f"""
 import sys; sys.path.insert(0, {str(TESTS)!r})
 import json, multiprocessing, own_datasets as own, feedwater

@@ -11,14 +11,14 @@ is no error of the loader's.
 
 from __future__ import annotations
 
-import heapq
 import json
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, Optional
+from typing import Any, Optional
 
 from .errors import FailedPrecondition
+from .ordinals import Ordinal
 from .placement import RankPlacement, process_group
 
 _log = logging.getLogger("feedwater")
@@ -59,24 +59,20 @@ class Agreement:
         of that size is initialised later.
     world_size : int
         One loader for this rank alone, where it is apart, has no number.
-    """
 
-    _made: ClassVar[dict[str, int]] = {}  # numbers given to loaders of this process, by series
-    _free: ClassVar[dict[str, list[int]]] = {}  # those of them that were given back, as heaps
+    Attributes
+    ----------
+    is_withdrawn : bool
+        The loader was refused or could not be made.
+    """
 
     def __init__(self, is_apart: bool, world_size: int) -> None:
         self._series = f"of-{world_size}/" if is_apart else ""
         self._is_settled = is_apart and world_size == 1
         # Now: which loader is asked first may differ from rank to rank.
-        self._ordinal = None if self._is_settled else self._number()
+        self._ordinal = None if self._is_settled else Ordinal.take("compared", self._series)
         self._refusal: Optional[str] = None
-
-    def _number(self) -> int:
-        free = self._free.get(self._series)
-        if free:
-            return heapq.heappop(free)
-        self._made[self._series] = self._made.get(self._series, 0) + 1
-        return self._made[self._series]
+        self.is_withdrawn = False
 
     def check(self, place: RankPlacement, facts: Any) -> None:
         """Compare what this rank reads with the first rank that came, if there is a group by now.
@@ -99,9 +95,9 @@ class Agreement:
 
     def withdraw(self) -> None:
         """Forget a loader that was refused or could not be made: the next one takes its place."""
+        self.is_withdrawn = True
         if self._ordinal is not None:
-            heapq.heappush(self._free.setdefault(self._series, []), self._ordinal)
-        self._ordinal = None
+            self._ordinal.give_back()
 
     def _settle(self, place: RankPlacement, facts: Any) -> bool:
         """Return false if it cannot be done yet."""
@@ -119,16 +115,17 @@ class Agreement:
         if store is None:
             return True
         assert self._ordinal is not None
+        number = self._ordinal.number
         ours = {term: getattr(facts, term) for term in (*_TERMS, _PIPELINE)}
         kind = "the dataset" if _is_own_dataset(facts.own_identity) else "pipeline"
         ours.update(rank=place.rank, name=f"{kind} {facts.pipeline}")
         try:
-            first = json.loads(store(f"feedwater/{self._series}{self._ordinal}", json.dumps(ours)))
+            first = json.loads(store(f"feedwater/{self._series}{number}", json.dumps(ours)))
             theirs = {term: first[term] for term in ours}
         except Exception as error:
-            _log.debug("loader %d of this rank is not compared: %s", self._ordinal, str(error))
+            _log.debug("loader %d of this rank is not compared: %s", number, str(error))
             return True
-        self._refusal = _difference(theirs, ours, self._ordinal)
+        self._refusal = _difference(theirs, ours, number)
         return True
 
 

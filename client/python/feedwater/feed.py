@@ -15,6 +15,7 @@ from .agreement import Agreement
 from .crc32c import crc32c
 from .fields import Field, Place
 from .layout import epoch_positions, outputs
+from .ordinals import Ordinal
 from .outputs import Begun, Converter
 from .placement import RankPlacement, is_apart, placement, process_group, process_key
 from .position import EpochShape, Position
@@ -58,6 +59,8 @@ class Feed:
     place : RankPlacement
     job_suffix : str, optional
         Of a default job name, which depends on the place.
+    ordinal : Ordinal, optional
+        That this name has. Once there is a feed, it gives it back itself.
     place_is_settled : bool
         The program gave rank and world size. Else each process group that is initialised later has
         a say.
@@ -71,6 +74,7 @@ class Feed:
         place: RankPlacement,
         *,
         job_suffix: Optional[str],
+        ordinal: Optional[Ordinal],
         place_is_settled: bool,
         converter: Callable[[Sequence[Place]], Converter],
     ) -> None:
@@ -79,6 +83,7 @@ class Feed:
         self._replaced = Replaced()
         self.touched = False  # something was taken or left out
         self._job_suffix = job_suffix
+        self._ordinal = ordinal
         self._converter = converter
         self._spill = Spill()
         self._pending: Optional[_Pending] = None
@@ -129,6 +134,15 @@ class Feed:
         """False after `close`."""
         return self._finalizer.alive
 
+    @property
+    def is_withdrawn(self) -> bool:
+        """The loader could not be made, or was refused."""
+        return self._agreement.is_withdrawn
+
+    def withdraw(self) -> None:
+        """Forget a loader that could not be made. After `close` the next one has its numbers."""
+        self._agreement.withdraw()
+
     def check_open(self) -> None:
         """Raise FailedPrecondition after `close`."""
         if not self.is_open:
@@ -142,6 +156,8 @@ class Feed:
                 self._convert.close()
         finally:  # a device that has failed says so at every call
             self._end_stream()
+            if self.is_withdrawn and self._ordinal is not None:
+                self._ordinal.give_back()
 
     def _end_stream(self) -> None:
         if self._finalizer.detach() is not None:
@@ -198,7 +214,12 @@ class Feed:
         at = self.stream.cursor(*self.position.consumed)
         self._drop_pending()
         self.close()
-        self._open(self.stream.options, place)
+        try:
+            self._open(self.stream.options, place)
+        except BaseException:
+            self.withdraw()
+            self.close()
+            raise
         facts = self.stream.facts
         at.check_same_source(facts.dataset_digest, facts.pipeline_digest, facts.seed)
         self.position.reshape(self._epoch_shape())

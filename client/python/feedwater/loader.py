@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from typing import Any, NoReturn, Optional, Union
 
 from . import errors, trainers
@@ -16,6 +15,7 @@ from .epoch import Epoch
 from .feed import Feed
 from .habits import DataLoaderHabits, Sampler
 from .loader_position import LoaderPosition
+from .ordinals import Ordinal
 from .outputs import Converter, choose
 from .own_dataset import explained, in_its_words, pipeline_of, serve_for_loader
 from .pickled_loader import Pickles
@@ -30,10 +30,6 @@ from .version import __version__
 from .which_daemon import choose_daemon
 
 _log = logging.getLogger("feedwater")
-
-# Per pipeline: the number of the next loader in this process. Those of a place of their own count
-# apart, since other ranks need not make them.
-_opened: dict[tuple[str, bool], Iterator[int]] = {}
 
 
 class Loader(LoaderPosition, DataLoaderHabits, Pickles):
@@ -192,11 +188,12 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
             is_name=text is None,
             patience=min(APPEARS_S, reconnect_timeout),
         )
-        job_suffix = None  # of a default name
+        job_suffix, ordinal = None, None  # of a default name
         if job is None:
+            # Those of a place of their own count apart, since other ranks need not make them.
             apart = is_apart(rank is not None, place)
-            number = next(_opened.setdefault((name, apart), count(1)))
-            job_suffix = f"/{name}#{'apart' if apart else ''}{number}"
+            ordinal = Ordinal.take("job", name, apart)
+            job_suffix = f"/{name}#{'apart' if apart else ''}{ordinal.number}"
         form = self.output
         try:
             feed = Feed(
@@ -222,17 +219,22 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
                 ),
                 place,
                 job_suffix=job_suffix,
+                ordinal=ordinal,
                 place_is_settled=rank is not None,
                 converter=lambda places: Converter(form, places, as_dict, device),
             )
         except BaseException:
+            if ordinal is not None:
+                ordinal.give_back()
             self._let_daemon_go()
             raise
         super().__init__(feed)
         self._served: Optional[Served] = None  # the dataset, where this loader serves it
+        self._served_as: Optional[Ordinal] = None
         try:
             self._take_over()
         except BaseException:
+            feed.withdraw()
             self.close()
             raise
 
@@ -292,7 +294,7 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
         InvalidArgument
             The dataset cannot be served; the text names the attribute, or the place in a sample.
         """
-        served, options = serve_for_loader(
+        served, served_as, options = serve_for_loader(
             dataset,
             options,
             set(cls.from_dataset.__kwdefaults__ or ()) | set(Loader.__init__.__kwdefaults__ or ()),
@@ -321,9 +323,12 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
                     raise
                 raise explained(error, served) from None
         except BaseException:
-            served.close()
+            try:
+                served.close()
+            finally:
+                served_as.give_back()
             raise
-        loader._served = served
+        loader._served, loader._served_as = served, served_as
         # One that is pickled goes to this daemon, which has the dataset.
         source, arguments = loader._made_with
         there = {"address": loader.address, "daemon": "auto", "cpus": None, "memory": None}
@@ -479,6 +484,8 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
                 if self._served is not None:
                     self._served.close()
             finally:
+                if self._served_as is not None and self._feed.is_withdrawn:
+                    self._served_as.give_back()
                 self._let_daemon_go()
 
     def _let_daemon_go(self) -> None:

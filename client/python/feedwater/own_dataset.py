@@ -9,8 +9,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
-from itertools import count
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Optional, Union
 
 from ._pipeline_schema import BATCH_OPS, OPS
@@ -18,6 +17,7 @@ from .address import APPEARS_S
 from .arguments import OF_A_DATASET, integer, refuse_arguments
 from .errors import BAD_SAMPLE_CURE, BadSample, InvalidArgument
 from .fork_server import check_guarded
+from .ordinals import Ordinal
 from .pipeline import GraphEntry, Op, Pipeline
 from .placement import is_apart, placement, process_key
 from .private import key_of
@@ -27,8 +27,6 @@ from .stream import check_timeout
 from .which_daemon import choose_daemon
 
 _log = logging.getLogger("feedwater")
-
-_served: dict[str, Iterator[int]] = {}  # by what it is called: how many this process has served
 
 
 def serve_for_loader(
@@ -43,13 +41,14 @@ def serve_for_loader(
     seeded: bool,
     length: Optional[int],
     shuffle: Optional[bool],
-) -> tuple[Served, dict[str, Any]]:
+) -> tuple[Served, Ordinal, dict[str, Any]]:
     """Serve a dataset at the daemon that a loader with these options uses.
 
     Returns
     -------
     tuple
-        What is served, and the options with which the loader finds the same daemon.
+        What is served, the number in its name, which is to be given back if there will be no
+        loader, and the options with which the loader finds the same daemon.
     """
     check_guarded()  # before anything is started
     refuse_arguments((), options, known, OF_A_DATASET, "feedwater.Loader.from_dataset")
@@ -71,11 +70,13 @@ def serve_for_loader(
         is_name=False,
         patience=min(APPEARS_S, check_timeout(options.get("reconnect_timeout", 60.0))),
     )
+    ordinal = None
     try:
         is_alone = job is None and is_apart(rank is not None, place)
         key = f"apart/{process_key()}" if is_alone else f"{key_of(place, job)}/{job}"
         name = _name_of(dataset, key)
-        offer = offer_of(name, version, False, workers, timeout)
+        ordinal = Ordinal.take("source", name)
+        offer = offer_of(f"{name}-{ordinal.number}", version, False, workers, timeout)
         offer.seeded, offer.fields = bool(seeded), fields
         offer.length, offer.rank, offer.world_size = length, place.rank, place.world_size
         if length is not None and length < place.world_size:
@@ -85,18 +86,21 @@ def serve_for_loader(
             )
         served = serve(offer, dataset, address, daemon)
     except BaseException:
+        if ordinal is not None:
+            ordinal.give_back()
         if daemon is not None:
             daemon.release()
         raise
-    return served, options if daemon is not None else {**options, "address": address}
+    return served, ordinal, options if daemon is not None else {**options, "address": address}
 
 
 def _name_of(dataset: Any, key: str) -> str:
-    """Return the name of a dataset: the same in all ranks of a job, another one for each loader."""
+    """Return the name of a dataset, to which the loader's number is added: the same in all ranks of
+    a job.
+    """
     kind = kind_of(dataset)
     mark = hashlib.sha256(key.encode()).hexdigest()[:16]
-    name = f"{kind}-{mark}"
-    return f"{name}-{next(_served.setdefault(name, count(1)))}"
+    return f"{kind}-{mark}"
 
 
 def kind_of(dataset: Any) -> str:

@@ -141,7 +141,8 @@ def serve_source(
         Processes.
     version : str
         Of what the dataset gives: another version is another dataset, to which no saved state fits.
-        Letters, digits and ``. _ -``.
+        Datasets of one version, length and fields are taken for the same, whatever their pickles
+        are: give a training and a validation set different ones. Letters, digits and ``. _ -``.
     fields : list of str, or map of str to shape, optional
         Names of the values in a sample, in their order. A shape has None for an axis that differs
         from record to record; a map has the sample's own names, in any order, where it has some,

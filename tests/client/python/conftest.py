@@ -11,6 +11,7 @@ from own_processes import processes_of
 
 import feedwater
 from feedwater import outputs
+from feedwater.ordinals import Ordinal
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +64,17 @@ def open_loader():
         loader.close()
     loaders.clear()
     gc.collect()
+
+
+@pytest.fixture
+def another_process(monkeypatch):
+    """Count loaders anew, as in a process of its own."""
+
+    def begin() -> None:
+        monkeypatch.setattr(Ordinal, "_next", {})
+        monkeypatch.setattr(Ordinal, "_free", {})
+
+    return begin
 
 
 @pytest.fixture

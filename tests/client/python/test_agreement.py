@@ -22,7 +22,7 @@ FACTS = {
 
 
 @pytest.fixture
-def group(monkeypatch):
+def group(monkeypatch, another_process):
     """Be a rank of a group of two, with one of the stores."""
     store: dict[str, str] = {}
 
@@ -34,10 +34,6 @@ def group(monkeypatch):
         if key in store:
             raise RuntimeError("ALREADY_EXISTS")
         store[key] = value
-
-    def another_process() -> None:
-        monkeypatch.setattr(Agreement, "_made", {})
-        monkeypatch.setattr(Agreement, "_free", {})
 
     def be(rank: int, kind: str = "torch", **client) -> None:
         for name in (

@@ -323,20 +323,20 @@ def test_one_worker_of_a_torch_data_loader_needs_somebody_who_says_its_rank(
 
 @pytest.mark.parametrize("environment", [{}, TORCHRUN])
 def test_two_workers_that_give_the_same_rank_meet_in_one_job(
-    data_loader_worker, daemon, open_loader, monkeypatch, environment
+    data_loader_worker, daemon, open_loader, monkeypatch, another_process, environment
 ):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     data_loader_worker(2)
     place = placement(0, 4)
     assert place.job.startswith(f"children-of-pid-{os.getppid()}.")
-    monkeypatch.setattr("feedwater.loader._opened", {})
+    another_process()
     open_loader(daemon, rank=0, world_size=4)
-    monkeypatch.setattr("feedwater.loader._opened", {})  # as in another worker
+    another_process()  # as in another worker
     with pytest.raises(feedwater.AlreadyExists, match="is attached") as caught:
         open_loader(daemon, rank=0, world_size=4)
     assert "know of one another" not in str(caught.value)
-    monkeypatch.setattr("feedwater.loader._opened", {})
+    another_process()
     open_loader(daemon, rank=1, world_size=4)  # the worker's own
 
 
@@ -369,15 +369,45 @@ def test_a_variable_that_is_no_number_is_named():
 
 
 def test_ranks_of_a_launch_ask_for_the_same_job_and_loaders_of_a_process_for_different_ones(
-    daemon, open_loader, monkeypatch
+    daemon, open_loader, monkeypatch, another_process
 ):
     for rank in ("0", "1"):
         for name, value in {**TORCHRUN, "RANK": rank, "LOCAL_RANK": rank}.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr("feedwater.loader._opened", {})  # as in a process of its own
+        another_process()  # as in a process of its own
         open_loader(daemon)
         open_loader(daemon)
     jobs = [request.job for request in daemon.requests]
     assert jobs[0] == jobs[2] == "n0:29500/numbers#1"
     assert jobs[1] == jobs[3] == "n0:29500/numbers#2"
     assert [request.rank for request in daemon.requests] == [0, 0, 1, 1]
+
+
+def test_a_loader_that_could_not_be_made_uses_no_number_up(
+    daemon, open_loader, monkeypatch, another_process
+):
+    another_process()
+    daemon.faults.refuse_open = (8, "no memory is left")
+    daemon.faults.refuse_opens = 1
+    with pytest.raises(feedwater.ResourceExhausted):
+        open_loader(daemon)
+    daemon.faults.refuse_open = None
+    with monkeypatch.context() as later, pytest.raises(ZeroDivisionError):
+        later.setattr("feedwater.loader.Converter", lambda *unused: 1 / 0)  # the stream is there
+        open_loader(daemon)
+    assert open_loader(daemon).job.endswith("/numbers#1")
+    assert open_loader(daemon).job.endswith("/numbers#2")
+
+
+def test_a_loader_that_was_refused_its_place_in_the_group_gives_its_number_back_when_it_is_closed(
+    daemon, open_loader, group, another_process
+):
+    another_process()
+    loader = open_loader(daemon)
+    group.torch(1, 2)
+    daemon.faults.refuse_open = (9, "all ranks of a job must agree")
+    with pytest.raises(feedwater.FailedPrecondition):
+        iter(loader)
+    loader.close()
+    daemon.faults.refuse_open = None
+    assert open_loader(daemon).job.endswith("/numbers#1")
