@@ -10,6 +10,7 @@ namespace feedwater {
 Position::Position(Cursor cursor, EpochShape shape, bool resumed)
     : cursor_(std::move(cursor)), shape_(shape), resumed_(resumed) {
   Stand();
+  ranges_ = cursor_.skips;
 }
 
 void Position::Stand() {
@@ -17,12 +18,11 @@ void Position::Stand() {
   at_epoch_end_ = false;
   fresh_ = true;
   // Behind the end of an epoch no step is to come, and its place tells nothing.
-  CountFrom(cursor_.at.position < shape_.records ? cursor_.at.position : 0);
+  counted_from_ = cursor_.at.position < shape_.records ? cursor_.at.position : 0;
 }
 
-void Position::CountFrom(int64_t place) {
-  counted_from_ = place;
-  ranges_ = cursor_.skips;
+void Position::ForgetRanges(uint64_t epoch) {
+  std::erase_if(ranges_, [&](const SkippedRange& range) { return range.epoch < epoch; });
 }
 
 int64_t Position::PlaceOf(uint64_t epoch, int64_t step) const {
@@ -59,9 +59,9 @@ absl::StatusOr<int64_t> Position::BeginOf(uint64_t epoch, int64_t step) const {
 
 void Position::Take(uint64_t epoch, int64_t next_position, bool is_last, int64_t substituted) {
   if (epoch != cursor_.at.epoch) {
-    cursor_.at = {epoch, 0};
-    cursor_.ForgetPassed();
-    CountFrom(0);
+    cursor_.at.epoch = epoch;
+    counted_from_ = 0;
+    ForgetRanges(epoch);
   }
   cursor_.at.position = next_position;
   cursor_.substituted += substituted;
@@ -71,6 +71,13 @@ void Position::Take(uint64_t epoch, int64_t next_position, bool is_last, int64_t
 }
 
 void Position::BeginEpoch(uint64_t epoch) {
+  if (epoch == cursor_.at.epoch) {
+    ForgetRanges(epoch + 1);
+    const auto later = std::find_if(cursor_.skips.begin(), cursor_.skips.end(),
+                                    [&](const SkippedRange& range) { return range.epoch > epoch; });
+    ranges_.insert(ranges_.begin(), cursor_.skips.begin(), later);
+  }
+  ForgetRanges(epoch);
   cursor_.at = {epoch, 0};
   resumed_ = false;
   Stand();
@@ -95,6 +102,7 @@ absl::Status Position::Load(const Cursor& saved) {
   cursor_.skips = saved.skips;
   resumed_ = true;
   Stand();
+  ranges_ = cursor_.skips;
   return absl::OkStatus();
 }
 

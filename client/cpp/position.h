@@ -54,15 +54,14 @@ class Position {
 
  private:
   int64_t GlobalBatch() const { return cursor_.batch_size * cursor_.world_size; }
-  void Stand();  // where the cursor was moved
-  // Steps of the present epoch count from `place`, and behind what is left out from its end.
-  void CountFrom(int64_t place);
+  void Stand();                       // where the cursor was moved
+  void ForgetRanges(uint64_t epoch);  // those of the epochs before
   int64_t PlaceOf(uint64_t epoch, int64_t step) const;
 
   Cursor cursor_;
   EpochShape shape_;
   int64_t counted_from_ = 0;          // the place that the steps of this epoch count from
-  std::vector<SkippedRange> ranges_;  // that were pending then
+  std::vector<SkippedRange> ranges_;  // of the state: behind each of them they count from its end
   bool at_epoch_end_ = false;
   bool fresh_ = true;  // nothing was taken since the position was moved
   bool resumed_ = false;

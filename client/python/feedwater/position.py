@@ -4,10 +4,10 @@ How steps count: G samples make a step on all ranks. The step of a batch that be
 is ``position // G``. Step s of an epoch begins at ``A % G + s * G``, where A is the place that the
 epoch's steps count from: its beginning, or the position of the state that was loaded inside it; and
 from step ``E // G`` on A is the end E of a range that is left out, because behind it the iteration
-goes on at E (where E is the epoch's end, nothing comes behind). These ranges are those that were
-pending when the epoch was begun or the state was loaded. What `skip` leaves out later begins and
-ends with steps, so it moves none: every rank counts alike before, amid and behind what it leaves
-out, whenever it asks.
+goes on at E (where E is the epoch's end, nothing comes behind). These ranges are those of the state
+that was loaded. What `skip` leaves out later begins and ends with steps, so it moves none: every
+rank counts alike before, amid and behind what it leaves out, whenever it asks. An epoch that is
+begun anew counts from its beginning, so what is left out of it by then counts as a state's.
 
 `tests/conformance/positions.json` is the table of cases that this class and the C++ client's
 (client/cpp/position.h) both pass.
@@ -47,7 +47,7 @@ class _At(NamedTuple):
 
     consumed: Consumed
     counted_from: int  # the place that the steps of this epoch count from
-    ranges: Skips  # that were pending then: behind each of them steps count from its end
+    ranges: Skips  # of the state: behind each of them steps count from its end
     last_begin: int  # the position of the last batch that was taken
     at_epoch_end: bool = False
     fresh: bool = True
@@ -65,7 +65,7 @@ class Position:
     def reshape(self, shape: EpochShape) -> None:
         """Stand at the same position of a job of another world size."""
         self._shape = shape
-        self._move(self.consumed, self.resumed)
+        self._move(self.consumed, self.consumed.skips, self.resumed)
 
     # --- where it is ------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class Position:
         if epoch == before.epoch:
             counted_from, ranges = self._at.counted_from, self._at.ranges
         else:
-            counted_from, ranges = 0, forget_passed(before.skips, epoch, 0)
+            counted_from, ranges = 0, forget_passed(self._at.ranges, epoch, 0)
         self._at = _At(
             Consumed(
                 epoch,
@@ -159,7 +159,11 @@ class Position:
 
     def begin_epoch(self, epoch: int) -> None:
         """Stand at the beginning of an epoch."""
-        self._move(self.consumed._replace(epoch=epoch, position=0))
+        ranges = self._at.ranges
+        if epoch == self.consumed.epoch:
+            later = tuple(one for one in ranges if one[0] > epoch)
+            ranges = tuple(one for one in self.consumed.skips if one[0] == epoch) + later
+        self._move(self.consumed._replace(epoch=epoch, position=0), ranges)
 
     def choose_epoch(self, epoch: int) -> bool:
         """Stand at the beginning of an epoch, unless nothing of it has been taken since the
@@ -178,7 +182,7 @@ class Position:
                 f"the state's position {consumed.position} is outside the epoch of "
                 f"{count_of(self._shape.records, 'record')}"
             )
-        self._move(consumed, resumed=True)
+        self._move(consumed, consumed.skips, resumed=True)
 
     def skip(self, first: int, last: int, epoch: int) -> None:
         """Leave out steps of an epoch, both included."""
@@ -196,14 +200,14 @@ class Position:
         skips = forget_passed(skips, at.epoch, at.position)
         self._at = self._at._replace(consumed=at._replace(skips=skips))
 
-    def _move(self, consumed: Consumed, resumed: bool = False) -> None:
-        skips = forget_passed(consumed.skips, consumed.epoch, consumed.position)
+    def _move(self, consumed: Consumed, ranges: Skips, resumed: bool = False) -> None:
+        epoch, position = consumed.epoch, consumed.position
         self._at = _At(
-            consumed._replace(skips=skips),
+            consumed._replace(skips=forget_passed(consumed.skips, epoch, position)),
             # Behind the end of an epoch no step is to come, and its place tells nothing.
-            consumed.position if consumed.position < self._shape.records else 0,
-            skips,
-            last_begin=consumed.position,
+            position if position < self._shape.records else 0,
+            forget_passed(ranges, epoch, position),
+            last_begin=position,
             resumed=resumed,
         )
 
