@@ -465,6 +465,15 @@ def test_what_two_programs_serve_under_one_name_must_be_the_same(daemon):
 
 
 def test_a_pipeline_whose_source_nobody_serves_is_refused(daemon):
+def test_more_bad_records_than_allowed_name_the_argument_that_allows_them(open_loader, tmp_path):
+    data = own.Wicked(str(tmp_path), **{f"r{record}": "raise" for record in range(1, 16)})
+    bad = {"shuffle": False, "on_bad_sample": "substitute"}
+    with pytest.raises(errors.BadSample, match="give from_dataset a larger max_bad_fraction=;"):
+        list(open_loader(data, **bad))
+    loader = open_loader(data, max_bad_fraction=0.5, **bad)
+    assert set(records_of(loader)) == {0, *range(16, 40)}
+
+
     pipeline = Pipeline(dataset={"format": "python", "name": "mine"}, outputs=["field0"])
     with pytest.raises(errors.NotServed, match=r"^no process of this user serves.* 'mine'"):
         Loader(pipeline, batch_size=4, address=daemon.address, reconnect_timeout=0)

@@ -250,6 +250,7 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
         outputs: Optional[Sequence[Union[str, Mapping[str, Any]]]] = None,
         drop_last: bool = False,
         on_bad_sample: Optional[str] = None,
+        max_bad_fraction: Optional[float] = None,
         fields: Optional[FieldNames] = None,
         timeout: float = 60.0,
         version: str = "",
@@ -286,6 +287,9 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
             Leave out the rest of an epoch that fills no batch.
         on_bad_sample : {"fail", "substitute", "skip_with_count"}, optional
             What happens to a record for which the dataset raises an exception.
+        max_bad_fraction : float, optional
+            How many of a rank's samples of an epoch may be bad where others stand in for them.
+            Default: 0.001, and some in any case.
         options
             As `Loader` takes them: ``seed``, ``job``, ``output``, ``as_dict``, ``daemon``, ...
 
@@ -315,6 +319,7 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
                 graph=graph,
                 outputs=outputs,
                 on_bad_sample=on_bad_sample,
+                max_bad_fraction=max_bad_fraction,
             )
             try:
                 loader = cls(pipeline, batch_size=batch_size, **options)

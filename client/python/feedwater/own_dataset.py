@@ -117,6 +117,7 @@ def pipeline_of(
     graph: Optional[Sequence[GraphEntry]],
     outputs: Optional[Sequence[Union[str, Mapping[str, Any]]]],
     on_bad_sample: Optional[str],
+    max_bad_fraction: Optional[float],
 ) -> Pipeline:
     """Return the pipeline that reads what is served."""
     names = outputs or _outputs(served.fields, graph or ())
@@ -140,6 +141,7 @@ def pipeline_of(
         graph=graph,
         outputs=names,
         on_bad_sample=on_bad_sample,
+        max_bad_fraction=max_bad_fraction,
         name=kind_of(dataset),
     )
 
@@ -150,6 +152,7 @@ _OF_BYTES = (
 )
 
 
+_RAISE_FRACTION = "raise max_bad_fraction in the pipeline"
 _CURE = '. Mend or remove it, or say on_bad_sample="substitute" or "skip_with_count"'
 
 
@@ -214,6 +217,7 @@ def in_its_words(error: BadSample) -> str:
     text = str(error)
     if text.endswith(BAD_SAMPLE_CURE):
         text = text.removesuffix(BAD_SAMPLE_CURE) + _CURE
+    text = text.replace(_RAISE_FRACTION, "give from_dataset a larger max_bad_fraction=", 1)
     return text + (f" ({_OF_BYTES})" if "not an image of a known format" in error.reason else "")
 
 

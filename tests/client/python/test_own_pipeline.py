@@ -31,6 +31,7 @@ def outputs(*graph, outputs=None) -> list[str]:
         graph=graph,
         outputs=outputs,
         on_bad_sample=None,
+        max_bad_fraction=None,
     )
     return pipeline.to_dict()["outputs"]
 
