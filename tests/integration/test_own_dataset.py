@@ -308,6 +308,48 @@ def test_a_rank_whose_loader_was_refused_at_first_reads_the_same_datasets_as_the
         assert sorted(one[1] + other[1]) == list(range(base, base + 40))
 
 
+LATE = f"""
+import sys; sys.path.insert(0, {str(TESTS)!r})
+import json, fake_group, own_datasets as own, feedwater
+
+if __name__ == "__main__":
+    loader = feedwater.Loader.from_dataset(
+        own.Numbers(), 4, workers=1, address=sys.argv[2], output="numpy")
+    print(loader.world_size, flush=True)
+    sys.stdin.readline()
+    fake_group.join(int(sys.argv[1]), 2, sys.argv[3])
+    try:
+        print(json.dumps(len(list(loader))), flush=True)
+    except feedwater.FailedPrecondition as error:
+        print(json.dumps(str(error)), flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_loader_made_before_the_group_is_refused_there_with_the_cure(daemon, folder):
+    script = folder / "late.py"
+    script.write_text(LATE)
+    (folder / "group").mkdir()
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, script, str(rank), daemon.address, folder / "group"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    told = []
+    assert [rank.stdout.readline() for rank in ranks] == ["1\n", "1\n"]
+    for rank in ranks:
+        rank.stdin.write("\n")
+        rank.stdin.flush()
+        told.append(json.loads(rank.stdout.readline()))
+    for rank in ranks:
+        rank.communicate("\n", timeout=PATIENCE_S)
+    assert told[0] == 5
+    assert "source 'Numbers-" in told[1]
+    assert told[1].endswith("after the group is initialised, or give rank, world_size and job")
+
+
 SPAWNED = f"""
 import sys; sys.path.insert(0, {str(TESTS)!r})
 import json, multiprocessing, own_datasets as own, feedwater
@@ -423,6 +465,15 @@ def test_a_record_that_cannot_be_made_is_bad_with_the_reason(open_loader, tmp_pa
         assert "Traceback" in caught.value.reason
 
 
+def test_more_bad_records_than_allowed_name_the_argument_that_allows_them(open_loader, tmp_path):
+    data = own.Wicked(str(tmp_path), **{f"r{record}": "raise" for record in range(1, 16)})
+    bad = {"shuffle": False, "on_bad_sample": "substitute"}
+    with pytest.raises(errors.BadSample, match="give from_dataset a larger max_bad_fraction=;"):
+        list(open_loader(data, **bad))
+    loader = open_loader(data, max_bad_fraction=0.5, **bad)
+    assert set(records_of(loader)) == {0, *range(16, 40)}
+
+
 def test_a_length_that_lies_is_a_bad_record(open_loader):
     with pytest.raises(errors.BadSample, match="IndexError: list index 10 out of range"):
         list(open_loader(own.Lying(), shuffle=False))
@@ -465,15 +516,6 @@ def test_what_two_programs_serve_under_one_name_must_be_the_same(daemon):
 
 
 def test_a_pipeline_whose_source_nobody_serves_is_refused(daemon):
-def test_more_bad_records_than_allowed_name_the_argument_that_allows_them(open_loader, tmp_path):
-    data = own.Wicked(str(tmp_path), **{f"r{record}": "raise" for record in range(1, 16)})
-    bad = {"shuffle": False, "on_bad_sample": "substitute"}
-    with pytest.raises(errors.BadSample, match="give from_dataset a larger max_bad_fraction=;"):
-        list(open_loader(data, **bad))
-    loader = open_loader(data, max_bad_fraction=0.5, **bad)
-    assert set(records_of(loader)) == {0, *range(16, 40)}
-
-
     pipeline = Pipeline(dataset={"format": "python", "name": "mine"}, outputs=["field0"])
     with pytest.raises(errors.NotServed, match=r"^no process of this user serves.* 'mine'"):
         Loader(pipeline, batch_size=4, address=daemon.address, reconnect_timeout=0)

@@ -17,7 +17,7 @@ from .habits import DataLoaderHabits, Sampler
 from .loader_position import LoaderPosition
 from .ordinals import Ordinal
 from .outputs import Converter, choose
-from .own_dataset import explained, in_its_words, pipeline_of, serve_for_loader
+from .own_dataset import explained, in_its_words, of_late_group, pipeline_of, serve_for_loader
 from .pickled_loader import Pickles
 from .pipeline import GraphEntry, Pipeline
 from .pipeline_file import read_pipeline
@@ -358,6 +358,14 @@ class Loader(LoaderPosition, DataLoaderHabits, Pickles):
             RecordLister(self.address, self.job, self.pipeline),
         )
         self.sampler = Sampler(self, int(facts.samples_per_epoch))
+
+    def _check_place(self, may_move: bool = True) -> None:
+        try:
+            super()._check_place(may_move)
+        except errors.FailedPrecondition as error:
+            if self._served is not None:
+                error.args = (of_late_group(error),)
+            raise
 
     # --- iteration --------------------------------------------------------------------------------
 

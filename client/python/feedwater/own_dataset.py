@@ -15,7 +15,7 @@ from typing import Any, Optional, Union
 from ._pipeline_schema import BATCH_OPS, OPS
 from .address import APPEARS_S
 from .arguments import OF_A_DATASET, integer, refuse_arguments
-from .errors import BAD_SAMPLE_CURE, BadSample, InvalidArgument
+from .errors import BAD_SAMPLE_CURE, BadSample, FailedPrecondition, InvalidArgument
 from .fork_server import check_guarded
 from .ordinals import Ordinal
 from .pipeline import GraphEntry, Op, Pipeline
@@ -219,6 +219,20 @@ def in_its_words(error: BadSample) -> str:
         text = text.removesuffix(BAD_SAMPLE_CURE) + _CURE
     text = text.replace(_RAISE_FRACTION, "give from_dataset a larger max_bad_fraction=", 1)
     return text + (f" ({_OF_BYTES})" if "not an image of a known format" in error.reason else "")
+
+
+_OTHER_SOURCE = "give this rank the same source, or another job name"
+
+
+def of_late_group(error: FailedPrecondition) -> str:
+    """Return why a loader that was made before the process group has no place in it, with the cure
+    where that is its dataset, which is served under a name of the process's own.
+    """
+    return str(error).replace(
+        _OTHER_SOURCE,
+        "this loader was made before the process group, so its dataset is served for this process "
+        "alone. Cure: make it after the group is initialised, or give rank, world_size and job",
+    )
 
 
 def _outputs(fields: Sequence[SampleField], graph: Sequence[GraphEntry]) -> list[str]:
