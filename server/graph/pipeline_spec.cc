@@ -79,7 +79,9 @@ const Schema<BadSampleParams>& BadSampleSchema() {
                  "all the same (with substitute and skip_with_count): a wrong mount or a broken "
                  "copy must not pass for training data. Up to 32 are let pass whatever the "
                  "fraction, but no more than a quarter of the samples. 0: none at all; 1: any "
-                 "number. May be changed when a job resumes.",
+                 "number. The count begins anew where a stream is moved or opened again within an "
+                 "epoch: by `replay`, `skip`, a saved state, or a daemon that was restarted. May "
+                 "be changed when a job resumes.",
                  Range(0, 1)));
   return *schema;
 }
