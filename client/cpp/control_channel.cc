@@ -3,12 +3,14 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/cpp/errors.h"
 #include "client/cpp/session.h"
 
 namespace feedwater {
 namespace {
 
 constexpr const char* kNoAnswerUrl = "feedwater/no-answer";
+constexpr const char* kNotServedDetails = "not-served";  // as control.proto says
 
 }  // namespace
 
@@ -33,6 +35,10 @@ bool QueueWasFull(const grpc::Status& status) {
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+      status.error_details() == kNotServedDetails) {
+    return NotServedError(status.error_message());
+  }
   absl::Status error(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
   if (absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error))
     error.SetPayload(kNoAnswerUrl, absl::Cord("1"));

@@ -15,6 +15,7 @@ namespace {
 constexpr const char* kStalledUrl = "feedwater/stalled";
 constexpr const char* kChecksumUrl = "feedwater/checksum";
 constexpr const char* kLostUrl = "feedwater/daemon-lost";
+constexpr const char* kNotServedUrl = "feedwater/not-served";
 constexpr const char* kRecordUrl = "feedwater/bad-sample-record";
 constexpr const char* kPathUrl = "feedwater/bad-sample-path";
 constexpr const char* kReasonUrl = "feedwater/bad-sample-reason";
@@ -44,23 +45,29 @@ absl::Status ChecksumError(absl::string_view message) {
 absl::Status DaemonLostError(absl::string_view message) {
   return Marked(absl::UnavailableError(message), kLostUrl);
 }
+absl::Status NotServedError(absl::string_view message) {
+  return Marked(DaemonLostError(message), kNotServedUrl);
+}
 
 absl::Status FailureOf(const wire::FailedWithReason& message) {
   const wire::Failed& failed = message.failed;
   const std::string reason = Text(failed.message, sizeof(failed.message)),
                     path = Text(failed.path, sizeof(failed.path));
   const absl::string_view text = absl::StripTrailingAsciiWhitespace(reason);  // of a traceback
+  const auto is = [&](wire::FailReason one) {
+    return message.reason == static_cast<uint32_t>(one);
+  };
+  if (is(wire::FailReason::kNotServed)) {
+    return NotServedError(absl::StrCat(text, ". Then Load(State()) goes on with this batch"));
+  }
   const bool is_bad_sample = failed.record >= 0;
   absl::Status status(
       static_cast<absl::StatusCode>(failed.code),
-      is_bad_sample
-          ? absl::StrCat("record ", failed.record,
-                         path.empty() ? "" : absl::StrCat(" (", path, ")"), " at epoch ",
-                         failed.epoch, ", step ", failed.step, ": ", text,
-                         message.reason == static_cast<uint32_t>(wire::FailReason::kBadRecord)
-                             ? kBadSampleCure
-                             : "")
-          : std::string(text));
+      is_bad_sample ? absl::StrCat("record ", failed.record,
+                                   path.empty() ? "" : absl::StrCat(" (", path, ")"), " at epoch ",
+                                   failed.epoch, ", step ", failed.step, ": ", text,
+                                   is(wire::FailReason::kBadRecord) ? kBadSampleCure : "")
+                    : std::string(text));
   if (status.ok()) status = absl::UnknownError("the daemon could not make this batch");
   if (is_bad_sample) {
     status.SetPayload(kRecordUrl, absl::Cord(absl::StrCat(failed.record)));
@@ -91,5 +98,8 @@ bool IsChecksumMismatch(const absl::Status& status) {
   return status.GetPayload(kChecksumUrl).has_value();
 }
 bool IsDaemonLost(const absl::Status& status) { return status.GetPayload(kLostUrl).has_value(); }
+bool IsNotServed(const absl::Status& status) {
+  return status.GetPayload(kNotServedUrl).has_value();
+}
 
 }  // namespace feedwater

@@ -13,6 +13,8 @@ namespace feedwater {
 absl::Status StalledError(absl::string_view message);
 absl::Status ChecksumError(absl::string_view message);
 absl::Status DaemonLostError(absl::string_view message);
+// Of a daemon that is there; a DaemonLostError, too.
+absl::Status NotServedError(absl::string_view message);
 
 // Of a batch that could not be made; with the bad sample, if that is why.
 absl::Status FailureOf(const wire::FailedWithReason& message);

@@ -207,10 +207,11 @@ absl::Status Stream::Impl::Reconnect(const absl::Status& why) {
     const double left_s = static_cast<double>(deadline - MonotonicNs()) * 1e-9;
     std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(left_s, 0.0, pause_s)));
   }
-  return DaemonLostError(absl::StrCat("the daemon at ", address, " went away (", why.message(),
-                                      ") and did not come back within ",
-                                      options.reconnect_timeout_s, " s: ", last.message(),
-                                      ". Continue with StreamOptions::state = State()"));
+  const std::string text =
+      absl::StrCat("the daemon at ", address, " went away (", why.message(),
+                   ") and did not come back within ", options.reconnect_timeout_s,
+                   " s: ", last.message(), ". Continue with StreamOptions::state = State()");
+  return IsNotServed(last) ? NotServedError(text) : DaemonLostError(text);
 }
 
 }  // namespace feedwater

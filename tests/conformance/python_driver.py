@@ -224,6 +224,8 @@ def failure(error: feedwater.Error) -> dict:
     for name in ("state", "record", "path", "reason"):
         if hasattr(error, name):
             told[name] = getattr(error, name)
+    if isinstance(error, feedwater.NotServed):
+        told["not_served"] = True
     return told
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from driver import Refused, digests, output, values
 
@@ -61,6 +63,33 @@ def test_a_traceback_does_not_end_its_line_in_an_error(fake, start, record):
             driver.call("next")
         assert "\n." not in caught.value.message
         assert caught.value.message.endswith(end if record >= 0 else "at line 3")
+
+
+def test_what_no_process_serves_any_more_is_told_apart_and_goes_on_once_one_does(fake, start):
+    text = "no process serves source 'mine' any more"
+    fake.faults.fail_at[0, 2] = wire.Failed(0, 14, 0, 2, 0, -1, "", text, wire.NOT_SERVED)
+    driver = start(fake)
+    driver.open("numbers")
+    assert len(driver.batches(count=2)) == 2
+    for _ in range(2):
+        with pytest.raises(Refused, match="UNAVAILABLE: no process serves source 'mine'") as caught:
+            driver.call("next")
+        assert caught.value.more["not_served"]
+        assert re.search("go(es)? on with this batch$", caught.value.message)
+    fake.faults.fail_at.clear()
+    driver.call("load", state=driver.state())
+    assert [batch["step"] for batch in driver.batches(count=2)] == [2, 3]
+
+
+def test_a_pipeline_whose_source_nobody_serves_is_told_apart_when_it_is_opened(fake, start):
+    fake.faults.refuse_open = (14, "no process serves source 'mine'")
+    driver = start(fake)
+    for details in (b"", b"not-served"):
+        fake.faults.refuse_details = details
+        with pytest.raises(Refused, match="no process serves source 'mine'") as caught:
+            driver.open("numbers", reconnect_timeout=0.1)
+        assert caught.value.code == "UNAVAILABLE"
+        assert ("not_served" in caught.value.more) == bool(details)
 
 
 def test_more_bad_samples_than_allowed_fail_the_stream_with_the_cure(daemon, start):

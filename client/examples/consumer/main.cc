@@ -94,7 +94,7 @@ void Explain(const absl::Status& status) {
     std::cerr << "  record " << bad->record << ", " << bad->path
               << ": mend it, or let the pipeline "
               << "say `on_bad_sample: substitute`\n";
-  } else if (feedwater::IsDaemonLost(status)) {
+  } else if (feedwater::IsDaemonLost(status) && !feedwater::IsNotServed(status)) {
     std::cerr << "  it went away and did not come back in time. A program that must go on later "
               << "saves Stream::State() and gives it as StreamOptions::state\n";
   }

@@ -74,6 +74,7 @@ class Faults:
         self.refuse_open: tuple[int, str] | None = None  # code, text
         self.knows_no_workers = False  # of iterable datasets
         self.refuse_opens = -1  # how many times; -1: always
+        self.refuse_details = b""
         self.closing_instead_of_welcome: tuple[int, str] | None = None
         self.fail_at: dict[tuple[int, int], wire.Failed] = {}  # (epoch, step)
         self.wrong_crc_at: set[tuple[int, int]] = set()
@@ -386,6 +387,8 @@ class FakeDaemon:
             time.sleep(0.01)
         if faults.refuse_open and faults.refuse_opens:
             faults.refuse_opens -= 1
+            if faults.refuse_details:
+                context.set_trailing_metadata((("grpc-status-details-bin", faults.refuse_details),))
             context.abort(_STATUS[faults.refuse_open[0]], faults.refuse_open[1])
         session = self.sessions.get(request.ticket)
         if session is None:

@@ -243,6 +243,8 @@ class Driver {
       error["state"] =
           loader == loaders_.end() ? json() : json::parse(loader->second.stream.State());
     }
+    if (feedwater::IsNotServed(status) && feedwater::IsDaemonLost(status))
+      error["not_served"] = true;
     return error;
   }
 

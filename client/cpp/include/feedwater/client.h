@@ -18,11 +18,12 @@
 // that are lent can be read while the parent keeps them; destroying them, or the Stream, there
 // gives nothing back and ends nothing, and Next() and the calls that move the position are
 // FailedPrecondition: a child opens a stream of its own, with a Client of its own. Errors:
-// absl::Status with the daemon's code. Four kinds can be told apart further: IsStalled (the
+// absl::Status with the daemon's code. Five kinds can be told apart further: IsStalled (the
 // program keeps as many batches as the stream has slots), BadSampleOf (a sample that cannot be
 // decoded under `on_bad_sample: fail`), IsChecksumMismatch (a batch that is not what the daemon
-// wrote) and IsDaemonLost (the daemon went away and did not come back in time; State() is where to
-// continue).
+// wrote), IsDaemonLost (the daemon went away and did not come back in time; State() is where to
+// continue) and of those IsNotServed (the daemon is there, but no process serves a source or an op
+// of a user's own).
 #pragma once
 
 #include <cstddef>
@@ -241,4 +242,8 @@ bool IsStalled(const absl::Status& status);
 bool IsChecksumMismatch(const absl::Status& status);
 bool IsDaemonLost(const absl::Status& status);
 
+// No process serves a source or an op of a user's own that the pipeline names, or none does any
+// more; IsDaemonLost holds, too. Once the program that serves it runs again, Load(State()) goes on
+// with the batch that could not be made.
+bool IsNotServed(const absl::Status& status);
 }  // namespace feedwater
