@@ -167,9 +167,8 @@ absl::StatusOr<Batch> Stream::Impl::View(const wire::Ready& ready) {
 }
 
 absl::Status Stream::Impl::SetEpoch(uint64_t epoch) {
-  if (!position.ChooseEpoch(epoch)) return absl::OkStatus();
   failed = absl::OkStatus();
-  Settle();
+  if (position.ChooseEpoch(epoch)) Settle();
   return absl::OkStatus();
 }
 

@@ -92,6 +92,18 @@ def test_a_pipeline_whose_source_nobody_serves_is_told_apart_when_it_is_opened(f
         assert ("not_served" in caught.value.more) == bool(details)
 
 
+def test_a_first_batch_that_failed_is_tried_again_where_its_epoch_is_chosen(fake, start):
+    fake.faults.fail_at[0, 0] = wire.Failed(0, 15, 0, 0, 0, 17, "a", "b")
+    driver = start(fake)
+    driver.open("numbers")
+    for _ in range(2):
+        with pytest.raises(Refused, match="record 17"):
+            driver.call("next")
+    fake.faults.fail_at.clear()
+    driver.call("set_epoch", epoch=0)
+    assert [batch["step"] for batch in driver.batches(count=2)] == [0, 1]
+
+
 def test_more_bad_samples_than_allowed_fail_the_stream_with_the_cure(daemon, start):
     driver = start(daemon)
     driver.open("strict")

@@ -50,7 +50,8 @@ class LoaderPosition(ABC):
 
         Nothing happens when the loader stands in that epoch and nothing has been taken since it was
         opened, loaded with a state, or finished the epoch before: so a program may call this before
-        every epoch, after resuming inside one too. An iteration of which nothing has been taken
+        every epoch, after resuming inside one too. But a batch that could not be made is tried
+        again. An iteration of which nothing has been taken
         goes on in that epoch, as with a DataLoader's sampler; any other one ends.
         """
         epoch = epoch_number(epoch)
@@ -58,11 +59,11 @@ class LoaderPosition(ABC):
         with self._lock:
             self._feed.check_open()
             begun = not self._feed.position.fresh
+            self._failure = None
             if not self._feed.position.choose_epoch(epoch):
                 return
             if begun:
                 self._end_iteration()
-            self._failure = None
             self._feed.settle()
 
     def state_dict(self) -> dict[str, Any]:

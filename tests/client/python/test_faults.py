@@ -84,6 +84,18 @@ def test_after_a_bad_sample_the_program_may_go_on_elsewhere(daemon, open_loader)
     assert epoch_positions(loader, 0) == ALL[8:]
 
 
+def test_a_first_batch_that_failed_is_tried_again_where_its_epoch_is_chosen(daemon, open_loader):
+    daemon.faults.fail_at[0, 0] = wire.Failed(0, 15, 0, 0, 0, 17, "a", "b")
+    loader = open_loader(daemon)
+    iterator = iter(loader)
+    for _ in range(2):
+        with pytest.raises(feedwater.BadSample):
+            next(iterator)
+    daemon.faults.fail_at.clear()
+    loader.set_epoch(0)
+    assert positions(next(iterator)) == ALL[:4]
+
+
 def test_a_bad_first_sample_of_the_next_epoch_does_not_spoil_this_one(daemon, open_loader):
     daemon.faults.fail_at[1, 0] = wire.Failed(0, 15, 1, 0, 0, 3, "a", "b")
     loader = open_loader(daemon)

@@ -164,7 +164,8 @@ class Stream {
   // SetEpoch says the state's own.
   absl::StatusOr<std::optional<Batch>> NextInEpoch();
   // Continues with the first batch of this epoch. Changes nothing when that comes next anyway, or
-  // when the stream was opened inside this epoch and no batch has been taken yet.
+  // when the stream was opened inside this epoch and no batch has been taken yet; but a batch that
+  // could not be made is tried again.
   absl::Status SetEpoch(uint64_t epoch);
   // Continues at a saved State(), as StreamOptions::state does. Batches already lent stay valid.
   absl::Status Load(const std::string& state);
@@ -241,9 +242,9 @@ bool IsStalled(const absl::Status& status);
 // it once more.
 bool IsChecksumMismatch(const absl::Status& status);
 bool IsDaemonLost(const absl::Status& status);
-
 // No process serves a source or an op of a user's own that the pipeline names, or none does any
 // more; IsDaemonLost holds, too. Once the program that serves it runs again, Load(State()) goes on
 // with the batch that could not be made.
 bool IsNotServed(const absl::Status& status);
+
 }  // namespace feedwater
