@@ -96,7 +96,8 @@ def find_program() -> str:
             tried.append(str(root / "build" / "release" / "bin" / _PROGRAM))
     for path in tried:
         if os.path.isfile(path) and os.access(path, os.X_OK):
-            return os.path.abspath(path)
+            # `..` stays: behind a link it is the parent of what the link names.
+            return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
     raise errors.DaemonLost(
         f"no daemon runs, and there is no program {_PROGRAM} to start one: looked for "
         f"{'$FEEDWATERD = ' if given else ''}{', '.join(tried)}. Cure: install the daemon (the "

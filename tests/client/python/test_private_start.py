@@ -415,6 +415,12 @@ def test_the_program_is_looked_for_beside_the_package_then_in_the_path(monkeypat
     monkeypatch.setenv("FEEDWATERD", str(tmp_path))
     with pytest.raises(feedwater.DaemonLost, match="FEEDWATERD = "):
         private.find_program()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/link").symlink_to(tmp_path / "site")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEEDWATERD", "other/link/../feedwaterd")
+    assert os.path.samefile(private.find_program(), tmp_path / "feedwaterd")
+    assert os.path.isabs(private.find_program())
 
 
 @pytest.mark.parametrize("package", ["/app/feedwater", "/feedwater"])
