@@ -187,6 +187,8 @@ absl::StatusOr<int> ChooseNumaNode(absl::string_view text) {
     return absl::InvalidArgumentError(absl::StrCat(
         "must be auto, none or the number of a NUMA node, not '", Printable(text), "'"));
   }
+  // A kernel without NUMA, or a filter that hides it: the whole machine is what node 0 would be.
+  if (node == 0 && !HasNuma()) return -1;
   if (!NodeExists(node)) {
     return absl::InvalidArgumentError(
         absl::StrCat("NUMA node ", node, " does not exist; existing: ", ExistingNodes()));

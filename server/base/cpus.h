@@ -21,9 +21,10 @@ std::string FormatCpuList(const std::vector<int>& cpus);  // the reverse, ranges
 // must lie within the mask. Error: InvalidArgument naming the CPUs that exist.
 absl::StatusOr<std::vector<int>> ChooseCpus(absl::string_view cpus, int numa_node);
 
-absl::StatusOr<int> ChooseNumaNode(absl::string_view text);  // "auto" (-1 on one-node machines),
-                                                             // "none" (-1), or a node that exists
-double CgroupCpuQuota();                                     // CPUs; 0 when unlimited
+// "auto" (-1 on one-node machines), "none" (-1), or a node that exists; -1 for node 0 where the
+// kernel has no NUMA.
+absl::StatusOr<int> ChooseNumaNode(absl::string_view text);
+double CgroupCpuQuota();     // CPUs; 0 when unlimited
 int64_t MemoryLimitBytes();  // the least of the cgroup's limit (v1 and v2, ancestors too) and the
                              // machine's memory
 // Processes that the kernel has ended for want of memory: in this process's control group, or on

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <cerrno>
 #include <map>
 #include <string>
 #include <thread>
@@ -12,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/cgroup.h"
+#include "tests/storage/system_calls.h"
 
 namespace feedwater::server {
 namespace {
@@ -69,6 +71,15 @@ TEST(ChooseNumaNode, RefusesANodeThatDoesNotExist) {
   for (const char* bad : {"999", "-1", "x", ""}) {
     EXPECT_EQ(ChooseNumaNode(bad).status().code(), absl::StatusCode::kInvalidArgument) << bad;
   }
+}
+
+// feedwaterd@0 is the unit's first instance on every machine.
+TEST(ChooseNumaNode, NodeZeroIsTheWholeMachineWhereTheKernelHasNoNuma) {
+  WithoutSystemCall(SYS_get_mempolicy, ENOSYS, [] {
+    const auto node = ChooseNumaNode("0");
+    return node.ok() && *node == -1 && ChooseCpus("auto", *node).ok() &&
+           absl::IsInvalidArgument(ChooseNumaNode("1").status());
+  });
 }
 
 TEST(PinThisThread, PinsOnlyThisThread) {
