@@ -391,8 +391,9 @@ absl::Status Doctor(Context& context, const DatasetQuestion& question, const std
   if (context.json) {
     PrintJson(json{{"checks", checks}, {"warnings", warnings}, {"failures", failures}});
   } else {
-    std::cout << findings.size() << " checks, " << warnings << " warnings, " << failures
-              << " failures\n";
+    std::cout << server::FormatCount(static_cast<int64_t>(findings.size()), "check") << ", "
+              << server::FormatCount(warnings, "warning") << ", "
+              << server::FormatCount(failures, "failure") << "\n";
   }
   if (failures > 0) context.exit_status = 1;
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -99,6 +100,13 @@ def test_without_a_configuration_nothing_of_it_is_called_good(project):
         pytest.skip("a configuration is installed here")
     assert found["state"] == "skipped" and "--config" in found["cure"]
     assert "skip  configuration" in run("doctor").out
+
+
+def test_one_of_a_thing_is_not_several(host):
+    for line in (run("doctor", "--root", host.root).out, run("doctor").out):
+        *_, last = line.splitlines()
+        for count, thing in re.findall(r"(\d+) (\w+)", last):
+            assert thing.endswith("s") == (count != "1"), last
 
 
 def test_two_nodes_want_two_daemons(host):
