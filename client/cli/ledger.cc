@@ -127,8 +127,13 @@ absl::StatusOr<v1::GetLedgerResponse> Read(const Context& context, const Options
   if (!may_be_pipeline || IsPipelineFile(options.job) ||
       !FindPipelineFile(options.job, {"", context.address}).ok())
     return of_job;
-  std::cerr << "feedwater: no job '" << server::Printable(options.job)
-            << "' is running; this is the ledger of the pipeline of that name\n";
+  // Whether such a job runs, only a daemon can tell.
+  const std::string why =
+      absl::IsNotFound(of_job.status())
+          ? absl::StrCat("no job '", server::Printable(options.job), "' is running")
+          : absl::StrCat("no daemon has answered, so whether a job '",
+                         server::Printable(options.job), "' is running is not known");
+  std::cerr << "feedwater: " << why << "; this is the ledger of the pipeline of that name\n";
   return Compute(context, options);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -69,14 +70,46 @@ absl::StatusOr<server::PipelineSpec> ReadSpec(const std::string& file,
   return spec;
 }
 
-// What the running daemon was started with, where this user can read it.
-std::optional<ConfigSource> DaemonConfig(const std::string& address) {
-  const absl::StatusOr<std::string> folder = FindAddress(address);
-  if (!folder.ok()) return std::nullopt;
-  const auto status = GetStatus(*ConnectControl(*folder), kPatience);
-  if (!status.ok() || access(status->config_file().c_str(), R_OK) != 0) return std::nullopt;
+// What the running daemon was started with. DeadlineExceeded where one listens that does not
+// answer.
+absl::StatusOr<ConfigSource> DaemonConfig(const std::string& address) {
+  FW_ASSIGN_OR_RETURN(const std::string folder, FindAddress(address));
+  const auto status = GetStatus(*ConnectControl(folder), kPatience);
+  if (absl::IsDeadlineExceeded(status.status())) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "the daemon at ", folder, " has not answered within ", kPatience.count(), " seconds"));
+  }
+  if (!status.ok()) return ExplainNoAnswer(status.status(), folder);
+  if (access(status->config_file().c_str(), R_OK) != 0) {
+    const int error = errno;
+    return absl::PermissionDeniedError(
+        absl::StrCat("the daemon at ", folder, " was started with ", status->config_file(),
+                     ", which cannot be read here: ", std::strerror(error)));
+  }
   const auto& overrides = status->config_overrides();
   return ConfigSource{status->config_file(), {overrides.begin(), overrides.end()}};
+}
+
+// None: none is there. InvalidArgument where that of a certain daemon was to be taken, and cannot
+// be had: another one knows other data by the same names.
+absl::StatusOr<std::optional<ConfigSource>> LookForConfig(const ConfigChoice& choice) {
+  if (!choice.given.empty()) return ConfigSource{choice.given, {}};
+  const char* variable = std::getenv(kConfigVariable);
+  if (variable != nullptr && variable[0] != '\0') return ConfigSource{variable, {}};
+  const absl::StatusOr<ConfigSource> of_daemon = DaemonConfig(choice.address);
+  if (of_daemon.ok()) return *of_daemon;
+  const bool is_named = !choice.address.empty() || !AddressOfEnvironment().empty();
+  if (is_named || absl::IsDeadlineExceeded(of_daemon.status())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no configuration: that of ",
+                     !is_named                ? "the daemon that runs"
+                     : choice.address.empty() ? "the daemon that $FEEDWATER_ADDRESS names"
+                                              : "the daemon that --address names",
+                     " is taken, and cannot be had: ", of_daemon.status().message(),
+                     ". Give --config FILE, or $", kConfigVariable));
+  }
+  if (access(kInstalledConfig, F_OK) == 0) return ConfigSource{kInstalledConfig, {}};
+  return std::nullopt;
 }
 
 // The absolute roots of a dataset, or of the sources of a mix.
@@ -169,11 +202,8 @@ bool IsPipelineFile(const std::string& pipeline) {
 }
 
 absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice) {
-  if (!choice.given.empty()) return ConfigSource{choice.given, {}};
-  const char* variable = std::getenv(kConfigVariable);
-  if (variable != nullptr && variable[0] != '\0') return ConfigSource{variable, {}};
-  if (std::optional<ConfigSource> of_daemon = DaemonConfig(choice.address)) return *of_daemon;
-  if (access(kInstalledConfig, F_OK) == 0) return ConfigSource{kInstalledConfig, {}};
+  FW_ASSIGN_OR_RETURN(std::optional<ConfigSource> found, LookForConfig(choice));
+  if (found.has_value()) return *std::move(found);
   return absl::InvalidArgumentError(absl::StrCat(
       "no configuration: the dataset is opened below the roots that feedwater.yaml declares. Name "
       "it with --config FILE or $FEEDWATER_CONFIG; no daemon runs whose file could be taken, and "
@@ -206,22 +236,19 @@ absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source) {
 
 absl::StatusOr<bool> FindMoreOps(const ConfigChoice& choice) {
   const size_t before = server::LoadedPlugins().size();
-  const absl::StatusOr<ConfigSource> source = FindConfig(choice);
-  if (!source.ok()) return false;  // none is there, so none was given
-  const auto settings = server::LoadSettings(source->file, source->overrides);
-  const absl::Status loaded = settings.ok() ? server::LoadPlugins(*settings) : settings.status();
-  if (!loaded.ok() && !choice.given.empty()) return AsInvalidInput(loaded);
-  if (settings.ok() && !loaded.ok()) {
-    std::cerr << "warning: " << server::EscapedLines(loaded.message()) << "\n";
-  }
+  const absl::StatusOr<std::optional<ConfigSource>> source = LookForConfig(choice);
+  if (source.ok() && !source->has_value()) return false;
+  const absl::Status read = source.ok() ? ReadConfig(**source).status() : source.status();
+  if (!read.ok() && !choice.given.empty()) return read;
+  if (!read.ok()) std::cerr << "warning: " << server::EscapedLines(read.message()) << "\n";
   return server::LoadedPlugins().size() > before;
 }
 
 absl::StatusOr<std::string> FindPipelineFile(const std::string& pipeline,
                                              const ConfigChoice& config) {
   if (IsPipelineFile(pipeline)) return pipeline;
-  const absl::StatusOr<ConfigSource> source = FindConfig(config);
-  if (!source.ok()) {
+  FW_ASSIGN_OR_RETURN(const std::optional<ConfigSource> source, LookForConfig(config));
+  if (!source.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", server::Printable(pipeline),
                      "' is a pipeline's name and needs a configuration that knows it: give "

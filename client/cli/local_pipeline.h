@@ -35,7 +35,9 @@ struct ConfigSource {
   std::vector<std::string> overrides;
 };
 // The given file, else $FEEDWATER_CONFIG, else that of the daemon that runs (where this user can
-// read it), else /etc/feedwater/feedwater.yaml. InvalidArgument with the cure when there is none.
+// read it), else /etc/feedwater/feedwater.yaml. InvalidArgument with the cure when there is none,
+// and where an address names a daemon, or one runs that does not answer, whose file cannot be had:
+// another file knows other data by the same names.
 absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice);
 // The same; a private daemon's where there is none and the dataset of this pipeline's file names
 // its root by an absolute path.
@@ -45,8 +47,8 @@ absl::StatusOr<server::Settings> LoadConfig(const ConfigSource& source);
 // Reads it and loads its plug-ins: from then on this program knows their ops.
 absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source);
 // Whether the configuration, the one that commands take when none is given too, has brought ops of
-// plug-ins that were not known before. Where none was given, what is wrong with a plug-in is a
-// warning on stderr.
+// plug-ins that were not known before. Where none was given, what is wrong with it is a warning on
+// stderr.
 absl::StatusOr<bool> FindMoreOps(const ConfigChoice& choice);
 
 // Whether a dataset, or a source of a mix, names its root by an absolute path, as pipelines for

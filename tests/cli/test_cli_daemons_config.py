@@ -80,18 +80,51 @@ def test_what_a_reload_took_over_holds_beside_the_daemons_overrides(make_daemon,
     assert "4 records" in done.err, done
 
 
-def test_a_daemon_that_does_not_answer_is_not_waited_for(daemon):
-    if os.path.exists("/etc/feedwater/feedwater.yaml"):
-        pytest.skip("this machine has an installed configuration")
+@pytest.mark.parametrize("how", ["--address", "environment", "default"])
+def test_another_configuration_does_not_stand_in_for_that_of_a_daemon_that_hangs(
+    daemon, tmp_path, how
+):
+    """Its names would be those of other data: no file may be taken that was not asked for."""
+    (tmp_path / "feedwater").mkdir()
+    (tmp_path / "feedwater/0").symlink_to(daemon.address)
+    where = ("--address", daemon.address) if how == "--address" else ()
+    env = environment(
+        FEEDWATER_ADDRESS=daemon.address if how == "environment" else None,
+        XDG_RUNTIME_DIR=str(tmp_path),
+    )
     os.kill(daemon.process.pid, signal.SIGSTOP)
-    began = time.monotonic()
     try:
-        done = run("--address", daemon.address, "verify", daemon.pipelines / "some.yaml")
+        for command in (
+            ("verify", daemon.pipelines / "some.yaml"),
+            ("convert", "some", tmp_path / "out"),
+            ("index", "--all"),
+        ):
+            began = time.monotonic()
+            done = run(*where, *command, env=env)
+            assert time.monotonic() - began < 15, "status itself would wait for half a minute"
+            assert done.status == 2, done
+            for words in ("no configuration", "has not answered within 2 s", "--config FILE"):
+                assert words in done.err, (words, done.err)
     finally:
         os.kill(daemon.process.pid, signal.SIGCONT)
-    assert time.monotonic() - began < 15, "status itself would wait for half a minute"
-    assert done.status == 2
-    assert "no configuration" in done.err and "--config FILE" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_of_an_address_where_no_daemon_is_the_message_names_the_address(daemon, tmp_path):
+    nowhere = tmp_path / "no"
+    done = run("--address", nowhere, "verify", "some")
+    assert done.status == 2 and f"no feedwaterd at {nowhere}" in done.err
+    assert "--config FILE" in done.err
+    assert run("--address", nowhere, "verify", "some", "--config", daemon.config).status == 0
+
+
+def test_a_ledger_says_whether_the_job_or_the_daemon_is_missing(daemon, tmp_path):
+    dead = environment(FEEDWATER_ADDRESS=str(tmp_path / "no"), FEEDWATER_CONFIG=str(daemon.config))
+    done = run("ledger", "some", "--batch", 0, env=dead)
+    assert done.status == 0 and "no daemon has answered" in done.err, done
+    assert "no job 'some' is running" not in done.err
+    done = run("--address", daemon.address, "ledger", "some", "--batch", 0)
+    assert done.status == 0 and "no job 'some' is running" in done.err, done
 
 
 def test_a_given_configuration_comes_first(daemon, tmp_path):
