@@ -21,8 +21,10 @@
 #include "client/cpp/address.h"
 #include "feedwater/client.h"
 #include "server/base/clock.h"
+#include "server/base/cpus.h"
 #include "server/base/escape.h"
 #include "server/base/mutex.h"
+#include "server/base/status.h"
 #include "server/base/thread.h"
 #include "server/base/units.h"
 #include "server/storage/storage_kind.h"
@@ -279,8 +281,12 @@ absl::StatusOr<Result> Run(const Context& context, BenchOptions& options) {
   const ConfigChoice choice{options.config, context.address};
   FW_ASSIGN_OR_RETURN(options.pipeline, FindPipelineFile(options.pipeline, choice));
   FW_ASSIGN_OR_RETURN(ConfigSource config, FindConfigFor(options.pipeline, choice));
-  if (!options.cpus.empty())
+  if (!options.cpus.empty()) {
+    // Those of the file are the daemon's, and may be others than this process has.
+    FW_RETURN_IF_ERROR(
+        server::Annotate(server::ChooseCpus(options.cpus, /*numa_node=*/-1).status(), "--cpus"));
     config.overrides.push_back(absl::StrCat("cpus=\"", options.cpus, "\""));
+  }
   FW_ASSIGN_OR_RETURN(const PrivateDaemon daemon, PrivateDaemon::Start(config));
   FW_ASSIGN_OR_RETURN(Result result, Measure(daemon.address(), options));
   result.mode = absl::StrCat("a daemon in this process",

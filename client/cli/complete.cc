@@ -111,8 +111,7 @@ void AddNames(const Candidates& candidates) {
 void AddPipelines(const Candidates& candidates, const ConfigChoice& config) {
   const absl::StatusOr<ConfigSource> source = FindConfig(config);
   if (source.ok()) {
-    const absl::StatusOr<server::Settings> settings =
-        server::LoadSettings(source->file, source->overrides);
+    const absl::StatusOr<server::Settings> settings = LoadConfig(*source);
     if (settings.ok()) {
       for (const auto& [name, path] :
            server::FindPipelineFiles({settings->config.pipelines, settings->file}))

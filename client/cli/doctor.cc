@@ -265,6 +265,10 @@ Finding CheckFolder(const std::string& what, const std::string& path, bool is_st
     at = std::filesystem::path(at).parent_path();
     looked = statfs(at.c_str(), &info);
   }
+  if (looked != 0 && errno == EACCES) {
+    return {what, State::kSkipped, absl::StrCat(path, ": this user may not look at it"),
+            "run this as the daemon's user (runuser -u feedwater -- feedwater doctor)"};
+  }
   if (looked != 0) {
     return Failure(what, absl::StrCat(path, ": ", std::strerror(errno)),
                    "correct the configuration, or mount it");

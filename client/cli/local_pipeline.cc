@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -59,6 +60,18 @@ absl::Status AsInvalidInput(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::InvalidArgumentError(status.message()) : status;
 }
 
+// What is wrong, for this user, with plug-ins that the daemon may have: worth saying where an op is
+// missing, and only there.
+std::set<std::string>& PluginsLeftOut() {
+  static auto* left_out = new std::set<std::string>;
+  return *left_out;
+}
+
+void TellOfPluginsLeftOut() {
+  for (const std::string& why : std::exchange(PluginsLeftOut(), {}))
+    std::cerr << "warning: this command has none of its ops: " << server::EscapedLines(why) << "\n";
+}
+
 // `roots`: where files that ops name are read; null: they are not.
 absl::StatusOr<server::PipelineSpec> ReadSpec(const std::string& file,
                                               const server::Roots* roots = nullptr) {
@@ -66,7 +79,10 @@ absl::StatusOr<server::PipelineSpec> ReadSpec(const std::string& file,
   if (roots != nullptr) files.emplace(*roots, nullptr);
   absl::StatusOr<server::PipelineSpec> spec =
       server::ReadPipelineFile(file, {}, files.has_value() ? &*files : nullptr);
-  if (!spec.ok()) return AsInvalidInput(spec.status());
+  if (!spec.ok()) {
+    TellOfPluginsLeftOut();
+    return AsInvalidInput(spec.status());
+  }
   return spec;
 }
 
@@ -164,6 +180,12 @@ absl::StatusOr<std::shared_ptr<const server::LoadedPipeline>> Load(
   return loaded;
 }
 
+// What the file gives the daemon, but no more than this process has.
+std::shared_ptr<server::MemoryBudget> NewBudget(const server::Settings& settings) {
+  return server::MemoryBudget::Create(
+      std::min(settings.memory_limit_bytes, server::MemoryLimitBytes()));
+}
+
 // Where the daemon would isolate images, so does this program.
 absl::Status FindDecodersFor(LocalPipeline* local, bool reads_images) {
   if (!reads_images || !IsolatesImages(local->settings.config, local->settings.access))
@@ -222,15 +244,23 @@ absl::StatusOr<ConfigSource> FindConfigFor(const std::string& pipeline_file,
 }
 
 absl::StatusOr<server::Settings> LoadConfig(const ConfigSource& source) {
-  if (!source.file.empty()) return server::LoadSettings(source.file, source.overrides);
+  if (!source.file.empty())
+    return server::LoadSettings(source.file, source.overrides, server::Purpose::kCommand);
   return server::ParseSettings(kPrivateConfig, "the configuration of a private daemon",
-                               source.overrides);
+                               source.overrides, server::Purpose::kCommand);
+}
+
+absl::Status LoadPluginsHere(const server::Settings& settings) {
+  std::vector<std::string> left_out;
+  FW_RETURN_IF_ERROR(server::LoadPlugins(settings, &left_out));
+  PluginsLeftOut().insert(left_out.begin(), left_out.end());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source) {
   absl::StatusOr<server::Settings> settings = LoadConfig(source);
   if (!settings.ok()) return AsInvalidInput(settings.status());
-  FW_RETURN_IF_ERROR(server::LoadPlugins(*settings));
+  FW_RETURN_IF_ERROR(LoadPluginsHere(*settings));
   return settings;
 }
 
@@ -241,6 +271,7 @@ absl::StatusOr<bool> FindMoreOps(const ConfigChoice& choice) {
   const absl::Status read = source.ok() ? ReadConfig(**source).status() : source.status();
   if (!read.ok() && !choice.given.empty()) return read;
   if (!read.ok()) std::cerr << "warning: " << server::EscapedLines(read.message()) << "\n";
+  TellOfPluginsLeftOut();
   return server::LoadedPlugins().size() > before;
 }
 
@@ -335,7 +366,7 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
   FW_ASSIGN_OR_RETURN(spec, ReadSpec(local.file, local.settings.roots.get()));
 
   const server::DaemonConfig& config = local.settings.config;
-  local.budget = server::MemoryBudget::Create(local.settings.memory_limit_bytes);
+  local.budget = NewBudget(local.settings);
   local.files = std::make_shared<server::FileCache>(
       static_cast<size_t>(config.limits.max_open_files), config.storage.direct_io);
   local.saves_index = IsOwnFolder(config.state_dir);
@@ -363,7 +394,7 @@ absl::StatusOr<LocalPipeline> OpenOver(std::shared_ptr<const server::Dataset> da
   LocalPipeline local;
   const absl::StatusOr<ConfigSource> source = FindConfig(config);
   FW_ASSIGN_OR_RETURN(local.settings, ReadConfig(source.ok() ? *source : ConfigSource()));
-  local.budget = server::MemoryBudget::Create(local.settings.memory_limit_bytes);
+  local.budget = NewBudget(local.settings);
   auto loaded = std::make_shared<server::LoadedPipeline>();
   FW_ASSIGN_OR_RETURN(loaded->spec, server::ParsePipeline(text, "pipeline"));
   FW_ASSIGN_OR_RETURN(loaded->plan, PlanOver(loaded->spec, *dataset));

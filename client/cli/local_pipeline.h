@@ -44,7 +44,10 @@ absl::StatusOr<ConfigSource> FindConfig(const ConfigChoice& choice);
 absl::StatusOr<ConfigSource> FindConfigFor(const std::string& pipeline_file,
                                            const ConfigChoice& choice);
 absl::StatusOr<server::Settings> LoadConfig(const ConfigSource& source);
-// Reads it and loads its plug-ins: from then on this program knows their ops.
+// Loads its plug-ins: from then on this program knows their ops. One that only the daemon's user
+// may load is left out, which is told on stderr where an op is missing.
+absl::Status LoadPluginsHere(const server::Settings& settings);
+// Both.
 absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source);
 // Whether the configuration, the one that commands take when none is given too, has brought ops of
 // plug-ins that were not known before. Where none was given, what is wrong with it is a warning on

@@ -41,13 +41,20 @@ std::string StampOf(const struct stat& info) {
                       ".", info.st_mtim.tv_nsec);
 }
 
+absl::Status CannotBeRead(int error, const std::string& path) {
+  const absl::Status status = ErrnoStatus(error, path);
+  return absl::IsPermissionDenied(status) ? status : absl::InvalidArgumentError(status.message());
+}
+
 // That nobody but root and this process's user can write it or put another one in its place.
 absl::Status CheckOwner(const std::string& path, const struct stat& info) {
-  const std::string whoever =
-      ": anyone who can write it could run code in the daemon; it must be owned by root or by the "
-      "daemon's user, and be writable by nobody else; cure: ";
+  const std::string whoever = absl::StrCat(
+      ": anyone who can write it could run code in this process; it must be owned by root or by "
+      "its "
+      "user (uid ",
+      geteuid(), "), and be writable by nobody else; cure: ");
   if (info.st_uid != 0 && info.st_uid != geteuid()) {
-    return absl::InvalidArgumentError(
+    return absl::PermissionDeniedError(
         absl::StrCat(path, " belongs to user ", info.st_uid, whoever, "chown root ", path));
   }
   const bool is_kept_apart = S_ISDIR(info.st_mode) && (info.st_mode & S_ISVTX) != 0;  // as /tmp
@@ -70,9 +77,7 @@ absl::Status CheckFolders(const std::string& path) {
 absl::StatusOr<std::string> CheckFile(const std::string& path) {
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
-  if (!fd || fstat(fd.get(), &info) != 0) {
-    return absl::InvalidArgumentError(ErrnoStatus(errno, path).message());
-  }
+  if (!fd || fstat(fd.get(), &info) != 0) return CannotBeRead(errno, path);
   if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(path + " is no file");
   FW_RETURN_IF_ERROR(CheckOwner(path, info));
   FW_RETURN_IF_ERROR(CheckFolders(path));
@@ -187,7 +192,7 @@ absl::Status Load(const std::string& path, const std::string& stamp) {
 
 absl::Status LoadPlugin(const std::string& path, const std::string& stamp) {
   const std::unique_ptr<char, decltype(&free)> real(realpath(path.c_str(), nullptr), free);
-  if (real == nullptr) return absl::InvalidArgumentError(ErrnoStatus(errno, path).message());
+  if (real == nullptr) return CannotBeRead(errno, path);
   for (const LoadedPlugin& plugin : Loaded()) {
     if (plugin.path == real.get()) return absl::OkStatus();
   }

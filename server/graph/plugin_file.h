@@ -24,7 +24,9 @@ struct LoadedPlugin {
 
 // Loads the file, unless it is loaded already, and puts its ops into the registry. InvalidArgument
 // "PATH ..." with the reason and the cure: none of its ops is there then, but where an op's example
-// is what is wrong. `stamp`, where not "": what the file's has to be.
+// is what is wrong. PermissionDenied where another user's process may take it: the file or a folder
+// on the way to it belongs to somebody else than root and this process's user, or may not be read.
+// `stamp`, where not "": what the file's has to be.
 absl::Status LoadPlugin(const std::string& path, const std::string& stamp = "");
 
 const std::vector<LoadedPlugin>& LoadedPlugins();

@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -204,7 +206,8 @@ absl::Status ResolvePlugins(const YamlNode& root, const Resolver& resolver, Sett
   return absl::OkStatus();
 }
 
-absl::Status ResolvePaths(const YamlNode& root, const std::string& file_name, Settings* settings) {
+absl::Status ResolvePaths(const YamlNode& root, const std::string& file_name, Purpose purpose,
+                          Settings* settings) {
   Resolver resolver(file_name);
   const int node = settings->numa_node;
   DaemonConfig* const config = &settings->config;
@@ -235,6 +238,8 @@ absl::Status ResolvePaths(const YamlNode& root, const std::string& file_name, Se
     FW_ASSIGN_OR_RETURN(config->pipelines[i], resolver.Path(place, config->pipelines[i]));
     std::error_code error;
     if (!fs::is_directory(config->pipelines[i], error)) {
+      // A name that is looked for there is not found.
+      if (purpose == Purpose::kCommand && error == std::errc::permission_denied) continue;
       std::error_code unknown;
       const bool is_missing = !fs::exists(config->pipelines[i], unknown) && !unknown;
       return place.Error(absl::StrCat(
@@ -257,7 +262,32 @@ absl::Status ResolvePaths(const YamlNode& root, const std::string& file_name, Se
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> ResolveMemory(const std::string& text) {
+// Whether it is the machine that lacks the node or the CPUs, and not the text that is wrong.
+bool IsNumaNode(const std::string& text) {
+  int node;
+  return absl::SimpleAtoi(text, &node) && node >= 0;
+}
+bool AreCpus(const std::string& text) {
+  int64_t count;
+  return absl::SimpleAtoi(text, &count) ? count > 0 : text == "auto" || ParseCpuList(text).ok();
+}
+
+// The CPUs and their node; for a command those of this process where it lacks them.
+absl::Status ResolveCpus(const YamlNode& root, Purpose purpose, Settings* settings) {
+  const DaemonConfig& config = settings->config;
+  const bool is_command = purpose == Purpose::kCommand;
+  auto cpus = ChooseCpus(config.cpus, settings->numa_node);
+  if (!cpus.ok() && is_command && AreCpus(config.cpus)) {
+    settings->lacking.emplace_back(At(root, {"cpus"}, cpus.status()).message());
+    settings->numa_node = -1;
+    cpus = ChooseCpus("auto", -1);
+  }
+  FW_RETURN_IF_ERROR(At(root, {"cpus"}, cpus.status()));
+  settings->cpus = *std::move(cpus);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> ResolveMemory(const std::string& text, Purpose purpose) {
   int64_t available = MemoryLimitBytes();
   if (text == "auto") return available / 100 * kAutoMemoryPercent;
   auto parsed = ParseBytes(text);
@@ -270,7 +300,7 @@ absl::StatusOr<int64_t> ResolveMemory(const std::string& text) {
                                                    " is too little to work with; at least ",
                                                    FormatBytes(kMinMemoryBytes)));
   }
-  if (available > 0 && *parsed > available) {
+  if (available > 0 && *parsed > available && purpose == Purpose::kDaemon) {
     return absl::InvalidArgumentError(
         absl::StrCat(FormatBytes(*parsed), " is over the ", FormatBytes(available),
                      " that this machine or the cgroup of this process has; the kernel would end "
@@ -320,21 +350,24 @@ absl::Status CheckVersion(const YamlNode& root) {
 }
 
 absl::StatusOr<Settings> Resolve(YamlNode root, const std::string& file_name,
-                                 const std::vector<std::string>& overrides) {
+                                 const std::vector<std::string>& overrides, Purpose purpose) {
   for (const std::string& override : overrides) FW_RETURN_IF_ERROR(Override(override, &root));
   FW_RETURN_IF_ERROR(CheckVersion(root));
   Settings settings;
   FW_ASSIGN_OR_RETURN(settings.config, ConfigSchema().Read(root, "the configuration"));
   DaemonConfig& config = settings.config;
 
+  const bool is_command = purpose == Purpose::kCommand;
   auto node = ChooseNumaNode(config.numa_node);
+  if (!node.ok() && is_command && IsNumaNode(config.numa_node)) {
+    settings.lacking.emplace_back(At(root, {"numa_node"}, node.status()).message());
+    node = -1;
+  }
   FW_RETURN_IF_ERROR(At(root, {"numa_node"}, node.status()));
   settings.numa_node = *node;
-  FW_RETURN_IF_ERROR(ResolvePaths(root, file_name, &settings));
-  auto cpus = ChooseCpus(config.cpus, settings.numa_node);
-  FW_RETURN_IF_ERROR(At(root, {"cpus"}, cpus.status()));
-  settings.cpus = *std::move(cpus);
-  auto memory = ResolveMemory(config.memory);
+  FW_RETURN_IF_ERROR(ResolvePaths(root, file_name, purpose, &settings));
+  FW_RETURN_IF_ERROR(ResolveCpus(root, purpose, &settings));
+  auto memory = ResolveMemory(config.memory, purpose);
   FW_RETURN_IF_ERROR(At(root, {"memory"}, memory.status()));
   settings.memory_limit_bytes = *memory;
   auto cache = ResolvePart(config.cache.ram, settings.memory_limit_bytes, kAutoCachePercent);
@@ -345,6 +378,10 @@ absl::StatusOr<Settings> Resolve(YamlNode root, const std::string& file_name,
   FW_RETURN_IF_ERROR(At(root, {"cache", "seek_indexes"}, seek.status()));
   settings.seek_index_bytes = *seek;
   auto engine = ChooseEngine(config.storage.engine);
+  if (absl::IsFailedPrecondition(engine.status()) && is_command) {
+    settings.lacking.emplace_back(At(root, {"storage", "engine"}, engine.status()).message());
+    engine = ChooseEngine("auto");
+  }
   FW_RETURN_IF_ERROR(At(root, {"storage", "engine"}, engine.status()));
   settings.engine = *std::move(engine);
   FW_ASSIGN_OR_RETURN(settings.access, ResolveAccess(root, config.access));
@@ -359,7 +396,8 @@ absl::StatusOr<Settings> Resolve(YamlNode root, const std::string& file_name,
     folders.emplace("/", "/");  // as Roots::Create takes it
   }
   std::string wrong;
-  auto roots = Roots::Create(folders, &wrong);
+  auto roots = is_command ? Roots::Create(folders, &wrong, /*patience=*/absl::ZeroDuration())
+                          : Roots::Create(folders, &wrong);
   FW_RETURN_IF_ERROR(At(root, {"roots", wrong}, roots.status()));
   settings.roots = *std::move(roots);
   return settings;
@@ -395,25 +433,28 @@ PipelineCaps CapsOf(const LimitsConfig& limits) {
 }
 
 absl::StatusOr<Settings> ParseSettings(absl::string_view text, const std::string& file_name,
-                                       const std::vector<std::string>& overrides) {
+                                       const std::vector<std::string>& overrides, Purpose purpose) {
   FW_ASSIGN_OR_RETURN(YamlNode root, ParseYaml(text, file_name));
-  return Resolve(std::move(root), file_name, overrides);
+  return Resolve(std::move(root), file_name, overrides, purpose);
 }
 
 absl::StatusOr<Settings> LoadSettings(const std::string& path,
-                                      const std::vector<std::string>& overrides) {
+                                      const std::vector<std::string>& overrides, Purpose purpose) {
   FW_ASSIGN_OR_RETURN(YamlNode root, ReadYamlFile(path));
-  FW_ASSIGN_OR_RETURN(Settings settings, Resolve(std::move(root), path, overrides));
+  FW_ASSIGN_OR_RETURN(Settings settings, Resolve(std::move(root), path, overrides, purpose));
   settings.file = Absolute(path);
   settings.overrides = overrides;
   return settings;
 }
 
-absl::Status LoadPlugins(const Settings& settings) {
+absl::Status LoadPlugins(const Settings& settings, std::vector<std::string>* left_out) {
   for (size_t i = 0; i < settings.config.plugins.size(); ++i) {
     const absl::Status loaded = LoadPlugin(settings.config.plugins[i]);
-    if (!loaded.ok())
-      return settings.plugin_places[i].Error(absl::StrCat("plugins: ", loaded.message()));
+    if (loaded.ok()) continue;
+    const absl::Status error =
+        settings.plugin_places[i].Error(absl::StrCat("plugins: ", loaded.message()));
+    if (left_out == nullptr || !absl::IsPermissionDenied(loaded)) return error;
+    left_out->emplace_back(error.message());
   }
   return absl::OkStatus();
 }

@@ -26,6 +26,13 @@ const Schema<DaemonConfig>& ConfigSchema();
 
 PipelineCaps CapsOf(const LimitsConfig& limits);
 
+// Who reads it. A daemon has to have all that the file names. A command does without what its own
+// process lacks, for it runs as another user, in another control group or container: a root that
+// cannot be opened fails where it is used, a folder of pipelines that may not be looked into has
+// none, `memory` may be more than there is, and CPUs, node and engine are those that there are.
+// Mistakes of the file are errors for both.
+enum class Purpose { kDaemon, kCommand };
+
 // A configuration ready to run with.
 struct Settings {
   std::string file;  // what it was read from, absolute
@@ -40,6 +47,9 @@ struct Settings {
   std::shared_ptr<const Roots> roots;
   EngineChoice engine;
   AccessList access;
+  // What a command's process lacks of cpus, numa_node and storage.engine: what a daemon would be
+  // refused with.
+  std::vector<std::string> lacking;
 };
 
 // Reads the file, puts each `KEY.PATH=VALUE` of `overrides` in its place (VALUE is YAML), and
@@ -47,16 +57,20 @@ struct Settings {
 // group names. Relative paths of the file start at its folder, those of an override at the working
 // directory. Starts nothing and makes no folder.
 absl::StatusOr<Settings> LoadSettings(const std::string& path,
-                                      const std::vector<std::string>& overrides);
+                                      const std::vector<std::string>& overrides,
+                                      Purpose purpose = Purpose::kDaemon);
 
 // The same for configuration text; `file_name` is used in messages and gives the folder for
 // relative paths.
 absl::StatusOr<Settings> ParseSettings(absl::string_view text, const std::string& file_name,
-                                       const std::vector<std::string>& overrides);
+                                       const std::vector<std::string>& overrides,
+                                       Purpose purpose = Purpose::kDaemon);
 
 // Loads the plug-ins that are not loaded yet: their ops are known from then on. InvalidArgument
 // with the place in the configuration. To be called before the first thread that looks for an op.
-absl::Status LoadPlugins(const Settings& settings);
+// With `left_out`: one that this process's user may not load, which may be right for the daemon's
+// user, is no error and stands there.
+absl::Status LoadPlugins(const Settings& settings, std::vector<std::string>* left_out = nullptr);
 
 // With its file, what gives the same paths in a process of another environment and working
 // directory: the overrides, as `KEY.PATH=VALUE`.

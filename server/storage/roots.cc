@@ -129,9 +129,8 @@ absl::Status OpenError(int error, const std::string& what) {
           absl::StrCat(what, " has too many symbolic links, or one into /proc"));
     case EACCES:
     case EPERM:
-      return absl::PermissionDeniedError(
-          absl::StrCat(what, " may not be read by uid ", geteuid(),
-                       "; cure: give the daemon's user read access"));
+      return absl::PermissionDeniedError(absl::StrCat(what, " may not be read by uid ", geteuid(),
+                                                      "; cure: give that user read access"));
     case ENAMETOOLONG:
       return absl::InvalidArgumentError(absl::StrCat(what, " is too long a path"));
     case ENXIO:
@@ -348,11 +347,15 @@ absl::StatusOr<std::shared_ptr<const Roots>> Roots::Create(
     if (path.empty() || path[0] != '/' || path.find('\0') != std::string::npos) {
       return absl::InvalidArgumentError(absl::StrCat(what, " must be an absolute path"));
     }
-    FW_ASSIGN_OR_RETURN(std::shared_ptr<Opening> opening, Opening::Start(name, path));
+    std::shared_ptr<Opening> opening;
+    if (patience > absl::ZeroDuration()) {
+      FW_ASSIGN_OR_RETURN(opening, Opening::Start(name, path));
+    }
     result->roots_.emplace(name, Declared{path, nullptr, std::move(opening), absl::OkStatus()});
   }
   const absl::Time until = absl::Now() + patience;  // of all of them
   for (auto& [name, declared] : result->roots_) {
+    if (declared.opening == nullptr) continue;
     at = name;
     std::optional<Opening::Result> opened = declared.opening->WaitUntil(until);
     if (!opened.has_value()) {

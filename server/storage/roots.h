@@ -88,8 +88,9 @@ class Root : public std::enable_shared_from_this<Root> {
 class Roots {
  public:
   // name -> absolute path of a folder that can be opened; one whose storage has not answered within
-  // `patience` is taken as good, and logged. An error is of the root with the name `wrong`, if that
-  // is given. {"/", "/"} declares all folders: an absolute path is the name of that folder, then.
+  // `patience` is taken as good, and logged. With a patience of 0 none is opened before FindNow
+  // asks for it. An error is of the root with the name `wrong`, if that is given. {"/", "/"}
+  // declares all folders: an absolute path is the name of that folder, then.
   static absl::StatusOr<std::shared_ptr<const Roots>> Create(
       const std::map<std::string, std::string>& roots, std::string* wrong = nullptr,
       absl::Duration patience = absl::Seconds(3));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -13,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/storage/system_calls.h"
 
 namespace feedwater::server {
 namespace {
@@ -244,6 +246,51 @@ TEST_F(Config, EveryMistakeHasAPlaceAndNamesItsKey) {
         << mistake.text << status;
     EXPECT_TRUE(absl::StrContains(status.message(), mistake.word)) << mistake.text << status;
   }
+}
+
+// It runs as another user, in another control group or container than the daemon.
+TEST_F(Config, ACommandDoesWithoutWhatItsProcessLacks) {
+  const auto parse = [&](const std::string& more) {
+    return ParseSettings(Text(more), file_, {}, Purpose::kCommand);
+  };
+  for (const char* line : {"cpus: 100000\n", "cpus: 0-4000\n", "numa_node: 977\n"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(Parse(Text(line)).status())) << line;
+    const auto settings = parse(line);
+    ASSERT_TRUE(settings.ok()) << line << settings.status();
+    EXPECT_FALSE(settings->cpus.empty()) << line;
+    EXPECT_EQ(settings->numa_node, -1) << line;
+    ASSERT_EQ(settings->lacking.size(), 1u) << line;
+    EXPECT_TRUE(absl::StrContains(settings->lacking[0], file_ + ":4:")) << settings->lacking[0];
+  }
+  const auto large = parse("memory: 8000TiB\ncache: {ram: 7000TiB}\n");
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_EQ(large->memory_limit_bytes, int64_t{8000} << 40) << "the daemon's";
+  EXPECT_TRUE(parse("")->lacking.empty());
+
+  const auto roots = ParseSettings("version: 1\npipelines: []\nroots: {a: photos, b: nowhere}\n",
+                                   file_, {}, Purpose::kCommand);
+  ASSERT_TRUE(roots.ok()) << roots.status();
+  EXPECT_TRUE(roots->roots->FindNow("a").ok());
+  const absl::Status missing = roots->roots->FindNow("b").status();
+  EXPECT_TRUE(absl::IsNotFound(missing)) << missing;
+  EXPECT_TRUE(absl::StrContains(missing.message(), "root 'b' (" + folder_ + "/nowhere)"));
+
+  for (const char* line :
+       {"cpus: many\n", "cpus: 0\n", "cpus: 3-1\n", "numa_node: left\n", "memory: plenty\n",
+        "memory: 1KiB\n", "storage: {engine: magnetic}\n", "cpu: 3\n"})
+    EXPECT_TRUE(absl::IsInvalidArgument(parse(line).status())) << line;
+  EXPECT_FALSE(
+      ParseSettings("version: 1\npipelines: [missing]\nroots: {}\n", file_, {}, Purpose::kCommand)
+          .ok());
+}
+
+TEST_F(Config, ACommandReadsWithAnEngineThatThereIs) {
+  WithoutSystemCall(SYS_io_uring_setup, EPERM, [&] {
+    const std::string text = Text("storage: {engine: io_uring}\n");
+    const auto settings = ParseSettings(text, file_, {}, Purpose::kCommand);
+    return settings.ok() && settings->engine.name == "pread" && settings->lacking.size() == 1 &&
+           !Parse(text).ok();
+  });
 }
 
 TEST_F(Config, AMissingFileIsAnErrorWithItsName) {
