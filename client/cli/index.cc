@@ -30,17 +30,9 @@ struct Indexed {
   server::SeekIndexStore::Counts seek;  // after --seek
 };
 
-absl::Status NotSaved(const Indexed& indexed, absl::string_view what) {
-  return absl::PermissionDeniedError(absl::StrCat(
-      what, " of ", indexed.pipeline, ": ", indexed.local.settings.config.state_dir,
-      " is not a folder of this user; run this as the daemon's user (sudo -u feedwater feedwater "
-      "index ...)"));
-}
-
 // The seek index of every JPEG, where the daemon looks for them.
 absl::Status IndexSeek(Indexed* indexed) {
   const LocalPipeline& local = indexed->local;
-  if (!local.saves_index) return NotSaved(*indexed, "there is no place for the seek indexes");
   if (!server::HasImages(local.dataset())) return absl::OkStatus();
   if (local.settings.seek_index_bytes <= 0) {
     return absl::FailedPreconditionError(
@@ -94,6 +86,7 @@ absl::StatusOr<Indexed> Index(const std::string& pipeline, const ConfigChoice& c
   options.config = config;
   options.rebuild = force;
   options.reads_images = seek;
+  options.must_save_index = true;
   options.progress = [&](int64_t done, int64_t total) {
     result.built = true;
     progress.Update(done, total);
@@ -102,18 +95,21 @@ absl::StatusOr<Indexed> Index(const std::string& pipeline, const ConfigChoice& c
   FW_ASSIGN_OR_RETURN(result.local, OpenLocalPipeline(pipeline, options));
   result.seconds = static_cast<double>(server::MonotonicNs() - start_ns) * 1e-9;
   result.pipeline = result.local.loaded->spec.name;
-  if (result.built && !result.local.saves_index)
-    return NotSaved(result, "the index was built but not saved; that");
   if (seek) FW_RETURN_IF_ERROR(IndexSeek(&result));
   return result;
 }
 
 json Document(const Indexed& indexed) {
   const server::Dataset& dataset = indexed.local.dataset();
-  return {{"pipeline", indexed.pipeline},       {"state", indexed.built ? "built" : "fresh"},
-          {"records", dataset.size()},          {"classes", dataset.classes().size()},
-          {"digest", dataset.digest()},         {"index_bytes", dataset.memory_bytes()},
-          {"notes", dataset.notes()},           {"seconds", indexed.seconds},
+  return {{"pipeline", indexed.pipeline},
+          {"state", indexed.built ? "built" : "fresh"},
+          {"records", dataset.size()},
+          {"classes", dataset.classes().size()},
+          {"digest", dataset.digest()},
+          {"index_bytes", dataset.memory_bytes()},
+          {"notes", dataset.notes()},
+          {"seconds", indexed.seconds},
+          {"state_dir", indexed.local.settings.config.state_dir},
           {"seek_indexes", indexed.seek.images}};
 }
 
@@ -124,7 +120,8 @@ void Print(const Indexed& indexed) {
             << server::FormatCount(dataset.size(), "record") << ", "
             << server::FormatCount(static_cast<int64_t>(dataset.classes().size()), "class")
             << ", index of " << server::FormatBytes(dataset.memory_bytes()) << ", digest "
-            << dataset.digest() << ", in " << server::FormatSeconds(indexed.seconds) << "\n";
+            << dataset.digest() << ", in " << server::FormatSeconds(indexed.seconds) << ", for "
+            << server::Escaped(indexed.local.settings.config.state_dir) << "\n";
   if (indexed.seek.images > 0) {
     std::cout << "  seek indexes of " << server::FormatCount(indexed.seek.images, "JPEG") << ", "
               << server::FormatBytes(indexed.seek.bytes) << " of memory\n";
@@ -133,8 +130,9 @@ void Print(const Indexed& indexed) {
 }
 
 absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines, bool all,
-                      const std::string& given, bool force, bool seek) {
-  const ConfigChoice config{given, context.address};
+                      const std::string& given, const std::string& state_dir, bool force,
+                      bool seek) {
+  const ConfigChoice config{given, context.address, state_dir};
   if (all) {
     FW_ASSIGN_OR_RETURN(const ConfigSource source, FindConfig(config));
     FW_ASSIGN_OR_RETURN(const server::Settings settings, ReadConfig(source));
@@ -158,7 +156,7 @@ absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines
 
 void AddIndex(CLI::App& app, Context& context) {
   static std::vector<std::string> pipelines;
-  static std::string config;
+  static std::string config, state_dir;
   static bool all = false, force = false, seek = false;
   CLI::App* command = AddCommand(
       app, context, "index",
@@ -167,12 +165,19 @@ void AddIndex(CLI::App& app, Context& context) {
       "  feedwater index --all\n"
       "  feedwater index imagenet-train --force      # even when the saved one looks good\n"
       "  feedwater index imagenet-train --seek       # also where in each JPEG decoding can begin\n"
-      "The daemon finds them below its state_dir, also while it runs. Run it as the daemon's user.",
-      [&context] { return IndexAll(context, pipelines, all, config, force, seek); });
+      "  runuser -u feedwater -- feedwater index --all --state-dir /var/lib/feedwater/0\n"
+      "The daemon finds them below its state_dir, also while it runs. Run it as the daemon's user. "
+      "A state_dir that is not there yet is made.",
+      [&context] { return IndexAll(context, pipelines, all, config, state_dir, force, seek); });
   command->add_option("pipelines", pipelines, "names that the configuration knows, or .yaml files")
       ->type_name("PIPELINE");
   command->add_flag("--all", all, "all pipelines of the configuration");
   command->add_option("--config", config, kConfigHelp)->type_name("FILE");
+  command
+      ->add_option("--state-dir", state_dir,
+                   "the daemon's, where its command line says it and no daemon runs yet; default: "
+                   "that of the configuration")
+      ->type_name("DIR");
   command->add_flag("--force", force, "rebuild even when the saved index is up to date");
   command->add_flag(
       "--seek", seek,

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
@@ -29,6 +30,7 @@
 #include "server/pipeline/dataset_order.h"
 #include "server/service/batch_check.h"
 #include "server/service/catalogue.h"
+#include "server/service/runtime_dir.h"
 
 namespace feedwater::cli {
 namespace {
@@ -178,6 +180,31 @@ absl::StatusOr<std::shared_ptr<const server::LoadedPipeline>> Load(
   FW_RETURN_IF_ERROR(server::MixOrderOf(*loaded->dataset).status());
   FW_ASSIGN_OR_RETURN(loaded->plan, PlanOver(loaded->spec, *loaded->dataset));
   return loaded;
+}
+
+ConfigSource WithStateDir(ConfigSource source, const ConfigChoice& choice) {
+  if (choice.state_dir.empty()) return source;
+  const nlohmann::json folder = choice.state_dir;  // as YAML takes it
+  source.overrides.push_back(absl::StrCat(
+      "state_dir=", folder.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  return source;
+}
+
+// That an index can be saved where the daemon finds it. What this user makes within a folder of
+// somebody else, the daemon might neither read nor replace.
+absl::Status MakeStateDir(const std::string& state_dir) {
+  std::filesystem::path there = state_dir;
+  std::error_code error;
+  while (!std::filesystem::exists(there, error) && !error && there.has_relative_path())
+    there = there.parent_path();
+  if (!IsOwnFolder(there)) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "the index could not be saved in state_dir = ", server::Printable(state_dir), ": ",
+        there == state_dir ? "that" : absl::StrCat("it is not there yet, and ", there.string()),
+        " is not a folder of this user. Run this as the daemon's user (runuser -u feedwater -- "
+        "feedwater index ...), and give --state-dir DIR where the daemon's is another one"));
+  }
+  return there == state_dir ? absl::OkStatus() : server::MakeFolder(state_dir);
 }
 
 // What the file gives the daemon, but no more than this process has.
@@ -354,7 +381,7 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
   FW_ASSIGN_OR_RETURN(const ConfigSource source, IsPipelineFile(pipeline)
                                                      ? FindConfigFor(pipeline, options.config)
                                                      : FindConfig(options.config));
-  FW_ASSIGN_OR_RETURN(local.settings, ReadConfig(source));
+  FW_ASSIGN_OR_RETURN(local.settings, ReadConfig(WithStateDir(source, options.config)));
   local.file = pipeline;
   if (!IsPipelineFile(pipeline)) {
     FW_ASSIGN_OR_RETURN(local.file, FindByName(pipeline, local.settings));
@@ -369,6 +396,7 @@ absl::StatusOr<LocalPipeline> OpenLocalPipeline(const std::string& pipeline,
   local.budget = NewBudget(local.settings);
   local.files = std::make_shared<server::FileCache>(
       static_cast<size_t>(config.limits.max_open_files), config.storage.direct_io);
+  if (options.must_save_index) FW_RETURN_IF_ERROR(MakeStateDir(config.state_dir));
   local.saves_index = IsOwnFolder(config.state_dir);
   server::DatasetOptions dataset;
   dataset.roots = local.settings.roots;

@@ -29,6 +29,7 @@ inline constexpr const char* kConfigHelp =
 // How a user chooses a configuration.
 struct ConfigChoice {
   std::string given, address;  // --config and --address, or ""
+  std::string state_dir = "";  // in place of the configuration's; "": that
 };
 struct ConfigSource {
   std::string file;  // "": a private daemon's, which admits absolute roots and declares none
@@ -91,6 +92,9 @@ struct LocalOptions {
   server::IndexProgress progress;  // while an index is built; may be null
   bool rebuild = false;            // ignore the saved index
   bool reads_images = false;       // also where the graph decodes none
+  // An index that cannot be saved for the daemon is not built: an error before the work. The
+  // state_dir is made where it is missing.
+  bool must_save_index = false;
 };
 
 struct LocalPipeline {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from command_line import run
 from pictures import pixels, png
@@ -70,3 +72,48 @@ def test_text_and_errors(indexed):
     )
     result = run("index", missing, "--config", indexed.config)
     assert result.status == 2 and "gone" in result.err and "data" in result.err
+
+
+def fresh_config(project, state):
+    config = project.folder / "later.yaml"
+    text = project.config.read_text()
+    config.write_text(text.replace("state_dir: state", f"state_dir: {state}"))
+    return config
+
+
+def test_ahead_of_the_first_start_the_state_folder_is_made(indexed):
+    config = fresh_config(indexed, "var/lib/0")
+    state = indexed.folder / "var/lib/0"
+    (first,) = entries(run("index", "one", "--config", config, "--json"))
+    assert (first["state"], first["state_dir"]) == ("built", str(state))
+    assert list((state / "indexes").glob("*.index"))
+    (second,) = entries(run("index", "one", "--config", config, "--json"))
+    assert second["state"] == "fresh"
+
+
+def test_the_state_folder_of_a_daemons_command_line_may_be_given(indexed):
+    elsewhere = indexed.folder / "else: where"
+    for more in ((), ("--seek",)):
+        given = ("--state-dir", elsewhere.name, *more, "--json")
+        done = run("index", "--all", "--config", indexed.config, *given, cwd=indexed.folder)
+        assert {entry["state_dir"] for entry in entries(done)} == {str(elsewhere)}
+    assert list((elsewhere / "indexes").glob("*.index"))
+    assert not indexed.state.exists() or not list(indexed.state.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to give a folder away")
+@pytest.mark.parametrize("below", ["", "/missing"])
+@pytest.mark.parametrize("more", [(), ("--seek",), ("--force",)])
+def test_what_could_not_be_saved_is_not_built(indexed, below, more):
+    theirs = indexed.folder / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    config = fresh_config(indexed, f"{theirs}{below}")
+    # A dataset that cannot be indexed: nothing is said of it, for nothing was looked at.
+    path = indexed.pipeline("gone", GRAPH, dataset="{format: image_folder, root: data, path: gone}")
+    for pipeline in ("one", path):
+        done = run("index", pipeline, "--config", config, *more)
+        assert done.status == 1, done
+        for words in ("could not be saved", str(theirs), "runuser -u feedwater", "--state-dir DIR"):
+            assert words in done.err, (words, done.err)
+    assert list(theirs.iterdir()) == []
