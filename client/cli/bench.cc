@@ -61,7 +61,8 @@ struct Result {
   int workers = 0;
   int64_t steps_per_epoch = 0;
   v1::JobCache cache;
-  std::map<std::string, uint64_t> storage;  // the daemon's counters of reads
+  std::map<std::string, uint64_t> storage;  // the daemon's counters of reads, of all its jobs
+  bool storage_is_ours = true;              // no other job ran
   std::string own_code;                     // of BusyProvider
 
   // What was asked of storage for 1,000 samples, ahead of time or not.
@@ -210,6 +211,23 @@ absl::StatusOr<v1::Job> FindJob(const v1::GetStatusResponse& status, const std::
   return absl::InternalError("the daemon does not know the job that it runs");
 }
 
+// Whether the daemon had other jobs than that of this name at or between two answers, between which
+// this one opened so many streams.
+bool HadOthers(const v1::GetStatusResponse& before, const v1::GetStatusResponse& after,
+               const std::string& name, int64_t own_streams) {
+  for (const v1::GetStatusResponse* status : {&before, &after}) {
+    if (status->jobs_not_listed() > 0) return true;
+    for (const v1::Job& job : status->jobs()) {
+      if (job.job() != name) return true;
+    }
+  }
+  const auto opened = [](const v1::GetStatusResponse& status) {
+    const auto found = status.counters().find("streams_opened");
+    return found == status.counters().end() ? 0 : static_cast<int64_t>(found->second);
+  };
+  return opened(after) - opened(before) != own_streams;
+}
+
 // What was read between two answers, of the whole daemon.
 std::map<std::string, uint64_t> ReadBetween(const v1::GetStatusResponse& before,
                                             const v1::GetStatusResponse& after) {
@@ -226,6 +244,8 @@ absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& o
   const std::unique_ptr<v1::Control::Stub> control = ConnectControl(address);
   FW_ASSIGN_OR_RETURN(Client client, Client::Connect(address));
   const std::string name = absl::StrCat("bench-", getpid());
+  FW_ASSIGN_OR_RETURN(v1::GetStatusResponse before, GetStatus(*control));
+  int64_t streams_since = options.ranks;
   FW_ASSIGN_OR_RETURN(const std::unique_ptr<Ranks> ranks, Ranks::Open(client, options, name));
   const auto after = [](double seconds) {
     return server::MonotonicNs() + static_cast<int64_t>(seconds * 1e9);
@@ -234,7 +254,6 @@ absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& o
   // Opening files, filling caches and buffers is not what is measured: a second of it, or whole
   // epochs. Without any, the job is measured from its first sample on.
   v1::Job job_before;
-  v1::GetStatusResponse before;
   if (options.epochs == 0 || options.warm_up_epochs > 0) {
     const int64_t warm_up =
         options.epochs > 0 ? options.warm_up_epochs * ranks->steps_per_epoch() : 0;
@@ -242,6 +261,7 @@ absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& o
     if (!warmed.ok()) return ExplainFailure(warmed.status(), options);
     if (interrupted != 0) return absl::CancelledError("interrupted before anything was measured");
     FW_ASSIGN_OR_RETURN(before, GetStatus(*control));
+    streams_since = 0;
     FW_ASSIGN_OR_RETURN(job_before, FindJob(before, name));
   }
   const int64_t start_ns = server::MonotonicNs();
@@ -258,6 +278,7 @@ absl::StatusOr<Result> Measure(const std::string& address, const BenchOptions& o
   result.steps_per_epoch = ranks->steps_per_epoch();
   result.cache = job_done.cache();
   result.storage = ReadBetween(before, done);
+  result.storage_is_ours = !HadOthers(before, done, name, streams_since);
   result.own_code = BusyProvider(before, done, job_done, result.wall_s);
   result.pipeline = job_done.pipeline();
   return result;
@@ -344,7 +365,9 @@ void Print(const Result& result, const BenchOptions& options) {
   for (const char* stage : {"read_wait", "read", "parse", "graph", "batch"}) {
     std::cout << absl::StrFormat("  %s %.1f %%", stage, 100 * shares[stage].get<double>());
   }
-  if (const double reads = result.PerThousand("reads"); reads > 0) {
+  if (!result.storage_is_ours) {
+    std::cout << "\nreads    not told: the daemon, which had other jobs, too, counts those of all";
+  } else if (const double reads = result.PerThousand("reads"); reads > 0) {
     std::cout << absl::StrFormat(
         "\nreads    %.0f of %s and %.0f seeks for 1,000 samples: about %s on a disk, %s over a "
         "network",
@@ -356,6 +379,22 @@ void Print(const Result& result, const BenchOptions& options) {
   std::cout << "\ncache    " << result.cache.kind() << ": "
             << server::Escaped(result.cache.reason()) << "\n"
             << WaitsFor(result, options) << "\n";
+}
+
+// For 1,000 samples. Those of other jobs would be taken for this one's: null, then.
+json StorageJson(const Result& result) {
+  json document = {
+      {"reads_per_1000", result.PerThousand("reads")},
+      {"bytes_per_1000", result.PerThousand("bytes")},
+      {"seeks_per_1000", result.PerThousand("seeks")},
+      {"rotational_s_per_1000", result.StorageSeconds(server::StorageKind::kRotational)},
+      {"network_s_per_1000", result.StorageSeconds(server::StorageKind::kNetwork)}};
+  for (json& value : document) {
+    if (!result.storage_is_ours) value = nullptr;
+  }
+  document["of_all_jobs"] = !result.storage_is_ours;  // what follows
+  document["counters"] = result.storage;
+  return document;
 }
 
 json Document(const Result& result, const BenchOptions& options) {
@@ -373,13 +412,7 @@ json Document(const Result& result, const BenchOptions& options) {
           {"workers", result.workers},
           {"cache", result.cache.kind()},
           {"kept", CacheJson(result.cache)},
-          {"storage",
-           {{"reads_per_1000", result.PerThousand("reads")},
-            {"bytes_per_1000", result.PerThousand("bytes")},
-            {"seeks_per_1000", result.PerThousand("seeks")},
-            {"rotational_s_per_1000", result.StorageSeconds(server::StorageKind::kRotational)},
-            {"network_s_per_1000", result.StorageSeconds(server::StorageKind::kNetwork)},
-            {"counters", result.storage}}},
+          {"storage", StorageJson(result)},
           {"waits_for", WaitsFor(result, options)}};
 }
 

@@ -12,6 +12,8 @@ from command_line import PROGRAM, environment, run, run_on_terminal
 from daemon_process import DaemonProcess
 from pictures import write_folder
 
+import feedwater
+
 GRAPH = "  - decode: {in: data, out: image}\n  - resize: {size: [8, 8]}\n"
 QUICK = ("--seconds", "0.3", "--warm-up", "0.1")
 STAGES = {"read_wait", "read", "parse", "graph", "batch"}
@@ -99,6 +101,34 @@ def test_through_a_running_daemon(folder):
         refused = run("--address", daemon.address, "bench", "some", "--cpus", "1")
         assert refused.status == 2 and "--config" in refused.err
         assert run("--address", daemon.address, "status", "--json").document["jobs"] == []
+
+
+def test_reads_of_other_jobs_and_of_those_before_are_not_counted(make_daemon):
+    """The daemon counts those of all jobs: a job's own are told where there was no other."""
+    daemon = make_daemon(config="cpus: 2\nmemory: 1GiB\ncache: {ram: 0B}\n")
+    write_folder(daemon.data / "pictures", 48)
+    daemon.add_pipeline(
+        "some",
+        "version: 1\ndataset: {format: image_folder, root: data, path: pictures}\n"
+        f"graph:\n{GRAPH}batch: {{size: 8}}\noutputs: [image, label]\n",
+    )
+    daemon.start()
+    first_epoch = ("--epochs", "1", "--warm-up-epochs", "0")
+    ask = ("--address", daemon.address, "bench", "some")
+    for _ in range(3):
+        result = run(*ask, *first_epoch, "--json")
+        assert result.status == 0, result.err
+        storage = result.document["storage"]
+        assert storage["of_all_jobs"] is False
+        assert 1000 <= storage["reads_per_1000"] < 2000, "each record, and what is read ahead"
+    with feedwater.Loader("some", address=daemon.address, output="numpy") as other:
+        next(iter(other))
+        for more in (first_epoch, QUICK):
+            storage = run(*ask, *more, "--json").document["storage"]
+            assert storage["of_all_jobs"] is True and storage["reads_per_1000"] is None
+            assert "reads    not told" in run(*ask, *more).out
+    alone = run(*ask, *QUICK, "--json").document["storage"]
+    assert alone["of_all_jobs"] is False and alone["reads_per_1000"] > 0
 
 
 def test_text_says_rate_stages_cache_and_bottleneck(measured):
