@@ -98,7 +98,14 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   spdlog::info("CPUs {} ({} workers{}), NUMA node {}", FormatCpuList(settings_.cpus),
                settings_.cpus.size(), config.pin_cpus ? ", pinned" : "",
                NodeText(settings_.numa_node));
+  const bool gives_bytes = settings_.engine.gives_bytes;
   spdlog::info("storage engine {}: {}", settings_.engine.name, settings_.engine.reason);
+  if (!gives_bytes) {
+    spdlog::warn(
+        "storage engine {} gives zeros instead of what files hold: to measure only, and nothing is "
+        "cached on disk; cure: storage: {{engine: auto}}",
+        settings_.engine.name);
+  }
   RuntimeOptions runtime;
   runtime.cpus = settings_.cpus;
   runtime.pin = config.pin_cpus;
@@ -109,9 +116,9 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
   runtime.retry_for_ns = static_cast<int64_t>(1e9 * config.storage.retry_for.seconds);
   runtime.reads_per_uid = limits.reads_per_uid;
   runtime.numa_node = settings_.numa_node;
-  cache_ = std::make_shared<Cache>(Cache::Options{settings_.cache_memory_bytes,
-                                                  config.cache.disk.bytes, config.state_dir,
-                                                  budget_, settings_.seek_index_bytes});
+  cache_ = std::make_shared<Cache>(
+      Cache::Options{settings_.cache_memory_bytes, gives_bytes ? config.cache.disk.bytes : 0,
+                     config.state_dir, budget_, settings_.seek_index_bytes});
   runtime.shares = shares_;
   bad_samples_ = BadSampleLog::Open(config.state_dir);
   runtime.bad_samples = bad_samples_;

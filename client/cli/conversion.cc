@@ -102,6 +102,7 @@ absl::Status Conversion::Open() {
   options.progress = [&](int64_t done, int64_t total) { progress.Update(done, total); };
   FW_ASSIGN_OR_RETURN(local_, OpenLocalPipeline(arguments_.pipeline, options));
   progress.Finish();
+  FW_RETURN_IF_ERROR(local_.CheckEngine());
   const server::Dataset& dataset = local_.dataset();
   if (dataset.mix() != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(

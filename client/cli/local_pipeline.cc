@@ -446,7 +446,16 @@ std::unique_ptr<server::SampleMaker> LocalPipeline::NewMaker(
   return maker;
 }
 
+absl::Status LocalPipeline::CheckEngine() const {
+  if (settings.engine.gives_bytes) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(settings.file, ": storage.engine: ", settings.engine.name,
+                   " gives zeros instead of what files hold; cure: storage: {engine: auto}, or "
+                   "another configuration with --config FILE"));
+}
+
 absl::StatusOr<std::unique_ptr<server::RecordReader>> LocalPipeline::NewReader() const {
+  FW_RETURN_IF_ERROR(CheckEngine());
   FW_ASSIGN_OR_RETURN(std::unique_ptr<server::ReadEngine> engine,
                       server::CreateEngine(settings.engine.name, {kEngineDepth}));
   const double retry_s = settings.config.storage.retry_for.seconds;

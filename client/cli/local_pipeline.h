@@ -112,8 +112,10 @@ struct LocalPipeline {
 
   const server::Dataset& dataset() const { return *loaded->dataset; }
   const server::Plan& plan() const { return *loaded->plan; }
+  // FailedPrecondition: the configured engine gives something else than the files' bytes.
+  absl::Status CheckEngine() const;
   // Reads records with the configured engine, which are started with `job`; for the calling thread
-  // alone. The pipeline outlives it.
+  // alone. The pipeline outlives it. The error is CheckEngine's, too.
   absl::StatusOr<std::unique_ptr<server::RecordReader>> NewReader() const;
   // Who makes samples of `plan`, which is PlanOf(setup): a process of its own where the daemon
   // would take one, so that a file made to abuse an image library meets nothing here either. For

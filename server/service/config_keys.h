@@ -43,7 +43,8 @@ struct StorageConfig {
     return Schema<StorageConfig>()
         .Param("engine", &StorageConfig::engine,
                "How files are read. auto takes io_uring where this kernel and container allow it, "
-               "and pread elsewhere; the bytes are the same.",
+               "and pread elsewhere; the bytes are the same. null gives zeros: to measure only; "
+               "nothing is then cached on disk.",
                OneOf(EngineNames()))
         .Param("direct_io", &StorageConfig::direct_io,
                "Read past the page cache (O_DIRECT). Worth it for datasets much larger than memory "
@@ -219,7 +220,8 @@ struct DaemonConfig {
                "(/tmp/feedwater-UID/NODE without that variable), where NODE is the NUMA node or 0; "
                "under systemd the unit's RuntimeDirectory.")
         .Param("state_dir", &DaemonConfig::state_dir,
-               "Saved indexes and caches. May be deleted while the daemon is down. Default: "
+               "Saved indexes and caches, in its folders indexes, cache and staged; what else lies "
+               "there is left alone. May be deleted while the daemon is down. Default: "
                "/var/lib/feedwater/NODE for root, $XDG_STATE_HOME/feedwater/NODE "
                "(~/.local/state/feedwater/NODE) for other users; under systemd the unit's "
                "StateDirectory.")

@@ -154,7 +154,8 @@ absl::StatusOr<EngineChoice> ChooseEngine(absl::string_view wanted) {
           absl::StrCat("storage engine ", wanted, " was asked for, but ", probed.status().message(),
                        "; or set storage.engine: auto"));
     }
-    return EngineChoice{std::string(wanted), absl::StrCat(*probed, " (asked for)"), ""};
+    return EngineChoice{std::string(wanted), absl::StrCat(*probed, " (asked for)"), "",
+                        entry->gives_bytes};
   }
 
   std::vector<std::pair<int, std::string>> candidates;

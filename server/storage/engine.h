@@ -1,6 +1,7 @@
 // A ReadEngine carries out reads for one worker thread: submit several, collect them as they
-// complete. Engines differ in speed and never in bytes. A leaf file of storage/engines/ registers
-// each one.
+// complete. Engines differ in speed and never in bytes, but for those that are there to measure
+// what is above them (EngineEntry::gives_bytes). A leaf file of storage/engines/ registers each
+// one.
 //
 // Thread safety: an engine belongs to the one thread that creates it. FileCache is shared by all
 // workers and thread-safe.
@@ -180,6 +181,7 @@ struct EngineEntry {
   // ..."), or an error that says why not (errno, seccomp, sysctl) and names the cure.
   std::function<absl::StatusOr<std::string>()> probe;
   std::function<absl::StatusOr<std::unique_ptr<ReadEngine>>(const EngineOptions&)> create;
+  bool gives_bytes = true;  // those of the files; false: what it reads must not be kept
 };
 
 // The start-up probe: `wanted` is auto or a registered name. auto takes io_uring where it works and
@@ -191,6 +193,7 @@ struct EngineChoice {
   // auto: what to make where the chosen one, though it worked, cannot be made for one more worker
   // (no locked memory or no descriptor left). Empty: nothing.
   std::string fallback;
+  bool gives_bytes = true;  // EngineEntry's
 };
 absl::StatusOr<EngineChoice> ChooseEngine(absl::string_view wanted);
 absl::StatusOr<std::unique_ptr<ReadEngine>> CreateEngine(absl::string_view name,

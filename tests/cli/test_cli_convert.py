@@ -52,6 +52,21 @@ def photos(project):
     return project
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("convert", "photos", "OUT"), ("materialize", "photos", "OUT"), ("index", "--seek", "photos"),
+     ("verify", "photos")],
+)  # fmt: skip
+def test_the_engine_that_gives_zeros_is_refused(photos, command):
+    """Shards of zeros would look like good ones to formats that take any bytes."""
+    photos.config.write_text(photos.config.read_text() + 'storage: {engine: "null"}\n')
+    out = photos.data / "shards"
+    words = [out if word == "OUT" else word for word in command]
+    result = run(*words, "--config", photos.config)
+    assert result.status != 0 and "gives zeros" in result.err and "engine: auto" in result.err
+    assert not list(photos.data.rglob("*.tar")) and not list(photos.data.rglob("dataset.yaml"))
+
+
 def test_a_pipeline_over_the_shards_gives_identical_batches(make_daemon):
     daemon = make_daemon()
     folder = daemon.data / "pictures"

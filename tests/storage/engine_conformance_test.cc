@@ -260,7 +260,8 @@ TEST_P(EngineConformance, AnEngineDestroyedWithReadsInFlightLeavesTheBuffersAlon
 std::vector<std::string> EnginesThatRead() {
   std::vector<std::string> names;
   for (const std::string& name : Registry<EngineEntry>::Get().Names()) {
-    if (name != "null") names.push_back(name);  // gives zeroes by design, see below
+    // null gives zeroes by design, see below.
+    if (Registry<EngineEntry>::Get().Find(name)->gives_bytes) names.push_back(name);
   }
   return names;
 }
@@ -334,8 +335,11 @@ TEST(ChooseEngine, AutoTakesOneThatWorksAndNeverNull) {
   ASSERT_TRUE(choice.ok()) << choice.status();
   EXPECT_THAT(choice->name, ::testing::AnyOf("io_uring", "pread"));
   EXPECT_FALSE(choice->reason.empty());
+  EXPECT_TRUE(choice->gives_bytes);
   EXPECT_EQ(ChooseEngine("pread")->name, "pread");
+  EXPECT_TRUE(ChooseEngine("pread")->gives_bytes);
   EXPECT_EQ(ChooseEngine("null")->name, "null");
+  EXPECT_FALSE(ChooseEngine("null")->gives_bytes);
 }
 
 TEST(ChooseEngine, AnUnknownNameGivesTheNearest) {

@@ -1,5 +1,6 @@
 // Engine `null`: every read completes at once with zeroed bytes. It measures the floors above
-// without the cost of storage and is never chosen by `auto`.
+// without the cost of storage and is never chosen by `auto`. Nothing of what it gives is kept on
+// disk.
 #include <cstring>
 #include <deque>
 
@@ -41,7 +42,8 @@ const Registrar kRegistrar(
                 /*preference=*/0, [] { return absl::StatusOr<std::string>("null reads nothing"); },
                 [](const EngineOptions&) -> absl::StatusOr<std::unique_ptr<ReadEngine>> {
                   return std::make_unique<NullEngine>();
-                }});
+                },
+                /*gives_bytes=*/false});
 
 }  // namespace
 }  // namespace feedwater::server
