@@ -13,29 +13,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "server/base/log_limiter.h"
 #include "server/base/no_throw.h"
 #include "server/base/status.h"
+#include "server/cache/cache_folder.h"
 
 namespace feedwater::server {
 namespace {
 
 constexpr size_t kMaxQueuedBytes = 64 << 20;
-constexpr char kJournalName[] = "journal";
-constexpr uint64_t kJournalMagic = 0x314c4e4a43574600;  // "\0FWCJNL1"
-
-struct JournalHeader {
-  uint64_t magic;
-  uint64_t records;
-  uint64_t identity_low, identity_high;  // XXH3-128 of the identity
-};
-static_assert(sizeof(JournalHeader) == 32);
-
-JournalHeader MakeHeader(const std::string& identity, int64_t records) {
-  const XXH128_hash_t hash = XXH3_128bits(identity.data(), identity.size());
-  return {kJournalMagic, static_cast<uint64_t>(records), hash.low64, hash.high64};
-}
+constexpr uint64_t kEntrySeed = 0x314c4e4a43574600;  // of the hash of a journal's entry
 
 absl::Status WriteAt(int fd, const void* data, size_t size, uint64_t offset) {
   const char* from = static_cast<const char*>(data);
@@ -50,27 +37,13 @@ absl::Status WriteAt(int fd, const void* data, size_t size, uint64_t offset) {
   return absl::OkStatus();
 }
 
-std::string SegmentName(uint32_t number) { return absl::StrFormat("segment-%05u", number); }
-
 }  // namespace
-
-void RemoveSegment(const std::string& path) {
-  const Fd file(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  struct stat info;
-  const bool is_segment = file && fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode);
-  if (is_segment && ftruncate(file.get(), 0) != 0 &&
-      ClientLog().Admits("caches that cannot be deleted", LogLimiter::kNoSource)) {
-    spdlog::warn("{}: {}", path, std::generic_category().message(errno));
-  }
-  std::error_code error;
-  std::filesystem::remove(path, error);
-}
 
 struct DiskTier::JournalEntry {
   uint64_t record, place, stamp, hash;
 
   uint64_t Hash() const {
-    return XXH3_64bits_withSeed(this, offsetof(JournalEntry, hash), kJournalMagic);
+    return XXH3_64bits_withSeed(this, offsetof(JournalEntry, hash), kEntrySeed);
   }
 };
 
@@ -112,7 +85,7 @@ absl::Status DiskTier::Recover() {
   struct stat info;
   if (!journal_ || fstat(journal_.get(), &info) != 0)
     return ErrnoStatus(errno, "opening the journal");
-  const JournalHeader wanted = MakeHeader(options_.identity, options_.records);
+  const JournalHeader wanted = MakeJournalHeader(options_.identity, options_.records);
   JournalHeader header = {};
   const bool ours = pread(journal_.get(), &header, sizeof(header), 0) == sizeof(header) &&
                     std::memcmp(&header, &wanted, sizeof(header)) == 0;
@@ -122,11 +95,8 @@ absl::Status DiskTier::Recover() {
 
 absl::Status DiskTier::StartJournal() {
   if (ftruncate(journal_.get(), 0) != 0) return ErrnoStatus(errno, "emptying the journal");
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(options_.folder, error)) {
-    if (entry.path().filename().string().rfind("segment-", 0) == 0) RemoveSegment(entry.path());
-  }
-  const JournalHeader header = MakeHeader(options_.identity, options_.records);
+  RemoveSegments(options_.folder);
+  const JournalHeader header = MakeJournalHeader(options_.identity, options_.records);
   FW_RETURN_IF_ERROR(WriteAt(journal_.get(), &header, sizeof(header), 0));
   journal_end_ = sizeof(header);
   return absl::OkStatus();
@@ -170,6 +140,8 @@ absl::Status DiskTier::ReplayJournal(uint64_t journal_bytes) {
   if (ftruncate(journal_.get(), static_cast<off_t>(at)) != 0)
     return ErrnoStatus(errno, "cutting the journal");
   journal_end_ = at;
+  // One that a full disk left empty is begun again.
+  while (!segment_sizes.empty() && segment_sizes.back() == 0) segment_sizes.pop_back();
   for (uint64_t size : segment_sizes) bytes_ += static_cast<int64_t>(size);
   options_.quota->Force(bytes());
   // A fresh segment: whatever stands behind the last named block of the old one is left alone.
@@ -303,11 +275,16 @@ absl::Status DiskTier::WriteItem(const Item& item, BlockPlace* place) {
     if (!segment_) return ErrnoStatus(errno, "making a segment");
     segment_end_ = 0;
   }
-  FW_RETURN_IF_ERROR(WriteAt(segment_.get(), item.block.data(), item.block.size(), segment_end_));
+  absl::Status written =
+      WriteAt(segment_.get(), item.block.data(), item.block.size(), segment_end_);
   *place = {segment_number_, segment_end_, item.block.size()};
-  FW_RETURN_IF_ERROR(AppendJournal(item.record, place->Pack(), item.stamp));
-  segment_end_ += item.block.size();
-  return absl::OkStatus();
+  if (written.ok()) written = AppendJournal(item.record, place->Pack(), item.stamp);
+  if (written.ok()) {
+    segment_end_ += item.block.size();
+  } else {  // what arrived of it would count at the next start
+    [[maybe_unused]] const int cut = ftruncate(segment_.get(), static_cast<off_t>(segment_end_));
+  }
+  return written;
 }
 
 absl::Status DiskTier::AppendJournal(int64_t record, uint64_t packed_place, uint64_t stamp) {

@@ -38,10 +38,6 @@
 
 namespace feedwater::server {
 
-// Gives the disk back at once, also of a file that somebody has open still: descriptors are kept
-// for a while after a job (FileCache). REQUIRES: no tier has it, so that nobody reads it.
-void RemoveSegment(const std::string& path);
-
 class DiskTier final : public ObjectSource {
  public:
   struct Options {
@@ -78,6 +74,8 @@ class DiskTier final : public ObjectSource {
   bool is_readable() const {
     return read_errors_.load(std::memory_order_relaxed) < kMostReadErrors;
   }
+  // It could not be written, or not be read: nothing more is written there.
+  bool has_failed() const { return is_broken_.load(std::memory_order_relaxed); }
   // Waits until everything queued is written. For tests and for a tidy end.
   void Flush();
 

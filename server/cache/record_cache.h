@@ -87,9 +87,11 @@ class RecordCache {
   void ReadFailed(int64_t record, const Extent& from, const absl::Status& status);
 
   const ObjectSource* disk() const { return disk_.get(); }
-  // It was to be on disk, and is not, or no longer.
+  // It was to be on disk, and is not, or no longer: one that could not be written may be read
+  // still.
   bool has_lost_disk() const {
-    return !options_.folder.empty() && (disk_ == nullptr || !disk_->is_readable());
+    return !options_.folder.empty() &&
+           (disk_ == nullptr || !disk_->is_readable() || disk_->has_failed());
   }
   bool has_memory() const { return !in_memory_.empty(); }
   // Opens the disk once more; `budget` is what Options::disk_budget was. What is in memory stays.

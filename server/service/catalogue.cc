@@ -126,6 +126,7 @@ void Catalogue::Reload(const PipelineFolders& where, std::shared_ptr<const Roots
 
 Catalogue::Loaded Catalogue::LoadNamed(uid_t user, const std::string& name,
                                        const Cancelled& cancelled) {
+  DropWithoutDisk();
   // What was opened before a reload is not found after it.
   const uint64_t asked_in = reload();
   // A reload may come before it begins: what it opens is of one reload, the file's.
@@ -150,6 +151,7 @@ Catalogue::Loaded Catalogue::LoadText(uid_t user, const std::string& file_name,
         absl::StrCat("the pipeline has ", yaml.size(),
                      " bytes, more than limits.pipeline_bytes = ", options_.max_text_bytes));
   }
+  DropWithoutDisk();
   const auto [roots, reload] = files_.reloaded();
   // The caller may have left when this runs.
   auto make = [this, user, file_name, yaml, roots = roots,
@@ -187,7 +189,8 @@ Catalogue::Loaded Catalogue::Open(uid_t user, const PipelineSpec& spec, MemoryRe
   std::shared_ptr<const LoadedPipeline> dropped;  // destroyed without the lock
   MutexLock lock(&mu_);
   if (reload != this->reload()) return loaded;
-  lingering_.push_back({*loaded, MonotonicNs(), user});
+  const int64_t now_ns = MonotonicNs();
+  lingering_.push_back({*loaded, now_ns, user, now_ns});
   if ((*loaded)->text == nullptr) return loaded;
   const auto of_user = [user](const Lingering& entry) {
     return entry.user == user && entry.pipeline->text != nullptr;
@@ -415,6 +418,20 @@ bool Catalogue::DropPipeline(std::optional<uid_t> only) {
   dropped = std::move(oldest->pipeline);
   lingering_.erase(oldest);
   return true;
+}
+
+void Catalogue::DropWithoutDisk() {
+  std::vector<Lingering> dropped;  // destroyed without the lock
+  MutexLock lock(&mu_);
+  const int64_t opened_before_ns = MonotonicNs() - options_.disk_retry_ns;
+  const auto lost =
+      std::stable_partition(lingering_.begin(), lingering_.end(), [&](const Lingering& entry) {
+        const std::shared_ptr<RecordCache>& cache = entry.pipeline->cache;
+        return entry.pipeline.use_count() > 1 || entry.opened_ns > opened_before_ns ||
+               cache == nullptr || !cache->has_lost_disk();
+      });
+  dropped.assign(std::make_move_iterator(lost), std::make_move_iterator(lingering_.end()));
+  lingering_.erase(lost, lingering_.end());
 }
 
 std::shared_ptr<Mutex> Catalogue::MakingOpsOf(uid_t user) {

@@ -47,6 +47,8 @@ class Catalogue {
     // Told the CPU time of threads that open something for a user, but for those that list folders:
     // they step back. May be null.
     std::function<void(uid_t user, int64_t cpu_ns)> charge = nullptr;
+    // So long after its opening, a pipeline whose cache has lost its disk is opened anew.
+    int64_t disk_retry_ns = 10'000'000'000;
   };
   explicit Catalogue(Options options);
 
@@ -88,6 +90,7 @@ class Catalogue {
     std::shared_ptr<const LoadedPipeline> pipeline;
     int64_t last_used_ns = 0;
     uid_t user = 0;
+    int64_t opened_ns = 0;
   };
 
   // `text`: what the pipeline's text takes, when a client sent it. The pipeline gets it.
@@ -104,6 +107,9 @@ class Catalogue {
   }
   bool CloseCache(std::optional<uid_t> only, bool on_disk);  // see Cache::CloseIdle
   bool DropPipeline(std::optional<uid_t> only) ABSL_LOCKS_EXCLUDED(mu_);
+  // Lets go of pipelines that nobody uses and whose cache has lost its disk: whoever opens one of
+  // them now has the disk tried again (Cache::Get), which takes a cache that nobody else has.
+  void DropWithoutDisk() ABSL_LOCKS_EXCLUDED(mu_);
   // Reads the files of its ops, which `unread` is without.
   Loaded OpenOnce(uid_t user, const PipelineSpec& unread, MemoryReservation* text, uint64_t reload,
                   const std::shared_ptr<const Roots>& roots, const Cancelled& given_up,

@@ -61,6 +61,35 @@ class MakingRoom : public ::testing::Test {
   Pipeline mine_, one_, two_;
 };
 
+// The pipeline stays open for the next job, with its cache; that the disk is tried again must not
+// wait until it is let go of.
+TEST(LostDisk, IsTriedAgainForTheNextJob) {
+  TempFolder temp;
+  ::feedwater::testing::WriteImageFolder(temp / "set", 1, 2);
+  for (const int64_t retry_ns : {int64_t{0}, int64_t{3600} * 1'000'000'000}) {
+    Catalogue::Options options;
+    options.cache = std::make_shared<Cache>(Cache::Options{
+        .memory_bytes = kMiB, .disk_bytes = kMiB, .state_dir = temp / "state", .budget = nullptr});
+    options.disk_retry_ns = retry_ns;
+    Catalogue catalogue(std::move(options));
+    catalogue.Reload({}, temp.AsRoot());
+    const auto open = [&] {
+      return *catalogue.LoadText(kAsker, "test.yaml",
+                                 "version: 1\ndataset: {format: image_folder, root: root, path: "
+                                 "set}\ncache: {kind: bytes}\noutputs: [label]\n",
+                                 [] { return false; });
+    };
+    auto pipeline = open();
+    auto other = open();
+    EXPECT_EQ(pipeline, other);
+    while (!pipeline->cache->has_lost_disk())
+      pipeline->cache->ReadFailed(0, Extent{}, absl::UnavailableError("Input/output error"));
+    EXPECT_EQ(open(), pipeline) << "it is in use";
+    pipeline = other = nullptr;
+    EXPECT_EQ(open()->cache->has_lost_disk(), retry_ns > 0);
+  }
+}
+
 TEST_F(MakingRoom, WhatIsShortOfTheKernelsIsTriedOnceMore) {
   const absl::Status refusal = absl::ResourceExhaustedError("too many open files");
   EXPECT_TRUE(catalogue_->MakeRoomFor(kAsker, refusal));
