@@ -72,4 +72,10 @@ std::string Key::Name() const {
       absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size() / 2));
 }
 
+bool IsKeyName(absl::string_view name) {
+  constexpr size_t kDigits = 32;
+  return name.size() == kDigits &&
+         name.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
+}
+
 }  // namespace feedwater::server

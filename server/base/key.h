@@ -48,4 +48,7 @@ class Key {
   std::string text_;
 };
 
+// Whether Name() could have given it.
+bool IsKeyName(absl::string_view name);
+
 }  // namespace feedwater::server

@@ -7,9 +7,12 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/key.h"
 #include "server/base/log_limiter.h"
 #include "server/base/no_throw.h"
+#include "server/base/own_files.h"
 #include "server/base/status.h"
 
 namespace feedwater::server {
@@ -17,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kSegmentPrefix[] = "segment-";
+constexpr char kLockName[] = "lock";
 constexpr size_t kMostIdle = 14;  // caches that stay open although nobody uses them
 constexpr size_t kMostSeekStores = 16;
 constexpr int64_t kTableEntry = 8;
@@ -26,7 +29,7 @@ constexpr int64_t kTableEntry = 8;
 
 int64_t Cache::UnusedFolder::bytes() const {
   int64_t sum = 0;
-  for (const File& segment : segments) sum += segment.bytes;
+  for (const SegmentFile& segment : segments) sum += segment.bytes;
   return sum;
 }
 
@@ -54,7 +57,8 @@ void Cache::TakeFolder() {
   std::error_code error;
   fs::create_directories(folder, error);
   if (!error) {
-    absl::StatusOr<ProcessLock> lock = ProcessLock::Take(absl::StrCat(folder, "/lock"), 0600);
+    absl::StatusOr<ProcessLock> lock =
+        ProcessLock::Take(absl::StrCat(folder, "/", kLockName), 0600);
     if (lock.ok()) {
       lock_ = *std::move(lock);
     } else if (absl::IsAlreadyExists(lock.status())) {
@@ -69,13 +73,20 @@ void Cache::TakeFolder() {
   if (lock_) {
     folder_ = folder;
     std::vector<std::pair<fs::file_time_type, std::string>> found;
+    ForeignEntries foreign(folder_);
     for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
-      if (!entry.is_directory(error)) continue;
-      found.emplace_back(fs::last_write_time(entry.path(), error),
-                         entry.path().filename().string());
+      const std::string name = entry.path().filename();
+      if (entry.symlink_status(error).type() == fs::file_type::directory) {
+        found.emplace_back(fs::last_write_time(entry.path(), error), name);
+      } else if (!absl::StartsWith(name, kLockName)) {
+        foreign.Add(name);
+      }
     }
     std::sort(found.begin(), found.end());
-    for (const auto& [touched, name] : found) AddUnused(name, std::nullopt);
+    for (const auto& [touched, name] : found) {
+      if (!AddUnused(name, std::nullopt)) foreign.Add(name);
+    }
+    foreign.Report();
     return;
   }
   spdlog::warn("nothing is cached on disk: {}", no_disk_);
@@ -305,19 +316,32 @@ void Cache::DeleteUnusedSeekFiles(const std::string& folder) {
     int64_t bytes;
   };
   std::vector<File> files;
+  ForeignEntries foreign(absl::StrCat(folder, "/*.seek"));
   int64_t bytes = 0;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() != ".seek") continue;
-    const uintmax_t size = entry.file_size(error);
-    if (error) continue;
-    bytes += static_cast<int64_t>(size);
+    const fs::path& path = entry.path();
+    struct stat info;
+    if (path.extension() != ".seek") continue;
+    if (!IsKeyName(path.stem().native()) || !IsRegularFile(path, &info)) {
+      foreign.Add(path.filename());
+      continue;
+    }
+    bytes += info.st_size;
     const bool is_open =
         std::any_of(seek_entries_.begin(), seek_entries_.end(),
-                    [&](const SeekEntry& known) { return known.file == entry.path().string(); });
+                    [&](const SeekEntry& known) { return known.file == path.string(); });
     if (is_open) continue;
-    files.push_back({entry.last_write_time(error), entry.path(), static_cast<int64_t>(size)});
+    files.push_back({entry.last_write_time(error), path, info.st_size});
   }
+  if (bytes <= 2 * seek_indexes_->limit()) return;
+  std::erase_if(files, [&](const File& file) {  // only now: each is opened for it
+    if (IsSeekIndexFile(file.path)) return false;
+    bytes -= file.bytes;
+    foreign.Add(file.path.filename());
+    return true;
+  });
+  foreign.Report();
   std::sort(files.begin(), files.end(),
             [](const File& a, const File& b) { return a.written < b.written; });
   for (const File& file : files) {
@@ -365,39 +389,30 @@ void Cache::Close(std::list<Entry> idle) {
 }
 
 // Counts the folder of a cache that is not open against the quota. One without blocks goes at once:
-// pipelines can name ever new datasets.
-void Cache::AddUnused(const std::string& name, std::optional<uid_t> user) {
+// pipelines can name ever new datasets. False, and nothing happens: it is none of a cache.
+bool Cache::AddUnused(const std::string& name, std::optional<uid_t> user) {
+  const std::string path = absl::StrCat(folder_, "/", name);
+  std::optional<std::vector<SegmentFile>> segments = FindSegments(path, name);
+  if (!segments.has_value()) return false;
+  if (segments->empty()) {
+    RemoveCacheFolder(path);
+    return true;
+  }
   UnusedFolder folder;
   folder.name = name;
   folder.user = user;
-  bool has_blocks = false;
-  std::error_code error;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(absl::StrCat(folder_, "/", name), error)) {
-    const std::string file = entry.path().filename().string();
-    if (file.rfind(kSegmentPrefix, 0) != 0) continue;
-    has_blocks = true;
-    const uintmax_t size = entry.file_size(error);
-    if (error) continue;
-    folder.segments.push_back({file, static_cast<int64_t>(size)});
-  }
-  if (!has_blocks) {
-    fs::remove_all(absl::StrCat(folder_, "/", name), error);
-    return;
-  }
-  std::sort(folder.segments.begin(), folder.segments.end(), [](const auto& a, const auto& b) {
-    return std::make_pair(a.name.size(), a.name) < std::make_pair(b.name.size(), b.name);
-  });
+  folder.segments = *std::move(segments);
   MutexLock lock(&mu_);
-  for (const UnusedFolder::File& segment : folder.segments) disk_->Force(segment.bytes);
+  for (const SegmentFile& segment : folder.segments) disk_->Force(segment.bytes);
   unused_.push_back(std::move(folder));
+  return true;
 }
 
 // A cache opens the folder and counts its bytes from now on.
 void Cache::UseFolder(const std::string& name) {
   unused_.remove_if([&](const UnusedFolder& folder) {
     if (folder.name != name) return false;
-    for (const UnusedFolder::File& segment : folder.segments) disk_->Give(segment.bytes);
+    for (const SegmentFile& segment : folder.segments) disk_->Give(segment.bytes);
     return true;
   });
 }
@@ -421,18 +436,17 @@ bool Cache::DeleteUnusedSegment() {
     return folder.user == most->first;
   });
   UnusedFolder& folder = *oldest;
-  const fs::path path = absl::StrCat(folder_, "/", folder.name);
-  std::error_code error;
+  const std::string path = absl::StrCat(folder_, "/", folder.name);
   if (!folder.segments.empty()) {
-    const UnusedFolder::File segment = folder.segments.back();
+    const SegmentFile segment = folder.segments.back();
     folder.segments.pop_back();
-    RemoveSegment(path / segment.name);
+    RemoveSegment(absl::StrCat(path, "/", segment.name));
     disk_->Give(segment.bytes);
   }
   if (folder.segments.empty()) {
     if (ClientLog().Admits("caches deleted", LogLimiter::kNoSource))
-      spdlog::info("cache {}: deleted to make room", path.string());
-    fs::remove_all(path, error);
+      spdlog::info("cache {}: deleted to make room", path);
+    RemoveCacheFolder(path);
     unused_.erase(oldest);
   }
   return true;

@@ -11,7 +11,8 @@
 // somebody finds no room in memory, and the longest unused when too many are open: each has a table
 // of its records, which counts against the quota of memory, and, on disk, two descriptors. Folders
 // of caches that are not open count against the quota of disk, and are deleted piece by piece,
-// longest unused first, when it has no room for a record.
+// longest unused first, when it has no room for a record. What else lies in these folders is
+// somebody else's, and is left (cache_folder.h).
 //
 // A cache counts for the user who opened it first. Where users are limited (LimitUsers), each has a
 // part of every quota, and room is made at the cost of the user who has most.
@@ -37,6 +38,7 @@
 #include "server/base/mutex.h"
 #include "server/base/process_lock.h"
 #include "server/cache/byte_quota.h"
+#include "server/cache/cache_folder.h"
 #include "server/cache/record_cache.h"
 #include "server/cache/seek_index_store.h"
 
@@ -101,13 +103,9 @@ class Cache {
 
   // The folder of a cache that is not open.
   struct UnusedFolder {
-    struct File {
-      std::string name;
-      int64_t bytes;
-    };
     std::string name;
-    std::optional<uid_t> user;   // of this run of the daemon
-    std::vector<File> segments;  // by number
+    std::optional<uid_t> user;          // of this run of the daemon
+    std::vector<SegmentFile> segments;  // by number
     int64_t bytes() const;
   };
 
@@ -145,7 +143,7 @@ class Cache {
   // Closes what nobody uses where the request could need its room.
   void MakeRoom(const Request& request, const Quotas& quotas) ABSL_LOCKS_EXCLUDED(mu_);
   int64_t UnusedBytes() const ABSL_LOCKS_EXCLUDED(mu_);  // of folders
-  void AddUnused(const std::string& name, std::optional<uid_t> user) ABSL_LOCKS_EXCLUDED(mu_);
+  bool AddUnused(const std::string& name, std::optional<uid_t> user) ABSL_LOCKS_EXCLUDED(mu_);
   void UseFolder(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool DeleteUnusedSegment() ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -14,6 +14,7 @@
 #include "server/base/atomic_file.h"
 #include "server/base/fd.h"
 #include "server/base/no_throw.h"
+#include "server/base/own_files.h"
 #include "server/base/status.h"
 #include "server/storage/engine.h"
 
@@ -87,6 +88,10 @@ absl::string_view BytesOf(const T& value) {
 
 std::string SeekIndexFile(const std::string& state_dir, const std::string& dataset) {
   return state_dir.empty() ? "" : absl::StrCat(state_dir, "/indexes/", dataset, ".seek");
+}
+
+bool IsSeekIndexFile(const std::string& path) {
+  return BeginningOf(path, sizeof(kMagic)) == absl::string_view(kMagic, sizeof(kMagic));
 }
 
 SeekIndexStore::SeekIndexStore(Options options) : options_(std::move(options)) {

@@ -31,6 +31,9 @@ namespace feedwater::server {
 // Where the store of a dataset is saved. "" without a state folder.
 std::string SeekIndexFile(const std::string& state_dir, const std::string& dataset);
 
+// Whether a file holds seek indexes, of whatever version.
+bool IsSeekIndexFile(const std::string& path);
+
 class SeekIndexStore final : public SeekIndexes {
  public:
   struct Options {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/atomic_file.h"
+#include "server/base/own_files.h"
 #include "server/storage/roots.h"
 
 namespace feedwater::server {
@@ -76,6 +77,10 @@ absl::StatusOr<NumberColumn> DecodeNumbers(absl::string_view section, absl::stri
 }
 
 }  // namespace
+
+bool IsIndexFile(const std::string& path) {
+  return BeginningOf(path, sizeof(kMagic)) == absl::string_view(kMagic, sizeof(kMagic));
+}
 
 bool NumberColumn::Divides(uint64_t total) const {
   if (count_ == 0 || (*this)[0] != 0 || (*this)[count_ - 1] != total) return false;

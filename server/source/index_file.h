@@ -127,6 +127,9 @@ class IndexWriter {
   std::vector<std::pair<IndexTag, std::string>> sections_;
 };
 
+// Whether a file is an index, of whatever version, whole or not.
+bool IsIndexFile(const std::string& path);
+
 // Writes the file beside `path` and renames it, so that `path` is never half written.
 absl::Status SaveIndex(const Index& index, const std::string& path);
 // NotFound when there is none; DataLoss when it is damaged or no index; ResourceExhausted when the

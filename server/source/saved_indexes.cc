@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "server/base/key.h"
 #include "server/base/log_limiter.h"
+#include "server/base/own_files.h"
 #include "server/base/status.h"
 #include "spdlog/spdlog.h"
 
@@ -25,15 +27,28 @@ void DropOldest(const fs::path& kept, const SavedIndexLimits& limits) {
     int64_t bytes;
   };
   std::vector<Saved> others;
+  ForeignEntries foreign(absl::StrCat(kept.parent_path().string(), "/*.index"));
   std::error_code error;
   int64_t bytes = static_cast<int64_t>(fs::file_size(kept, error));
   for (const fs::directory_entry& entry : fs::directory_iterator(kept.parent_path(), error)) {
-    if (entry.path().extension() != ".index" || entry.path() == kept) continue;
+    const fs::path& path = entry.path();
+    if (path.extension() != ".index" || path == kept) continue;
     struct stat info;
-    if (stat(entry.path().c_str(), &info) != 0) continue;  // another thread may be at the same
+    if (!IsKeyName(path.stem().native()) || !IsRegularFile(path, &info)) {
+      foreign.Add(path.filename());  // or another thread has just removed it
+      continue;
+    }
     bytes += info.st_size;
-    others.push_back({entry.path(), {info.st_atim.tv_sec, info.st_atim.tv_nsec}, info.st_size});
+    others.push_back({path, {info.st_atim.tv_sec, info.st_atim.tv_nsec}, info.st_size});
   }
+  if (others.size() < limits.files && bytes <= limits.bytes) return;
+  std::erase_if(others, [&](const Saved& saved) {  // only now: each is opened for it
+    if (IsIndexFile(saved.path)) return false;
+    bytes -= saved.bytes;
+    foreign.Add(saved.path.filename());
+    return true;
+  });
+  foreign.Report();
   std::sort(others.begin(), others.end(),
             [](const Saved& a, const Saved& b) { return a.used < b.used; });
   size_t files = others.size() + 1;

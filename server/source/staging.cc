@@ -21,7 +21,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "server/base/key.h"
 #include "server/base/log_limiter.h"
+#include "server/base/own_files.h"
 #include "server/base/units.h"
 #include "server/source/seal.h"
 #include "server/source/staged_locks.h"
@@ -36,7 +38,7 @@ namespace fs = std::filesystem;
 constexpr int kTries = 20;  // of a folder that somebody else is just removing
 constexpr std::chrono::milliseconds kShortPause(1);  // while another one counts
 constexpr char kCount[] = ".used";                   // bytes of all unpacked files, as an int64_t
-constexpr char kGone[] = ".gone-";                   // what is being removed begins so
+constexpr absl::string_view kGone = ".gone-";        // before the inode of what is being removed
 constexpr size_t kMadeFrom = 32;                     // of a file's name, before its own
 
 // The name of the file that an entry of a folder is the seal of (SealPath).
@@ -46,17 +48,19 @@ std::optional<absl::string_view> SealedName(absl::string_view entry) {
   return entry;
 }
 
-int64_t BytesBelow(const fs::path& folder) {
-  std::error_code error;
-  int64_t bytes = 0;
-  for (auto entry = fs::recursive_directory_iterator(folder, error);
-       !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    struct stat info;
-    if (!SealedName(entry->path().filename().native()).has_value() &&
-        lstat(entry->path().c_str(), &info) == 0 && S_ISREG(info.st_mode))
-      bytes += info.st_size;
+// Whether StagedFolder gives such names: KEY-NAME, and for it .KEY-NAME.new, .KEY-NAME.seal and
+// ..KEY-NAME.seal.new.
+bool IsOwnName(absl::string_view entry) {
+  while (absl::ConsumePrefix(&entry, ".")) {
+    if (!absl::ConsumeSuffix(&entry, ".new") && !absl::ConsumeSuffix(&entry, ".seal")) return false;
   }
-  return bytes;
+  return IsKeyName(entry.substr(0, kMadeFrom)) &&
+         absl::StartsWith(entry.substr(std::min(entry.size(), kMadeFrom)), "-");
+}
+
+bool IsGoneName(absl::string_view entry) {
+  return absl::ConsumePrefix(&entry, kGone) && !entry.empty() &&
+         entry.find_first_not_of("0123456789") == absl::string_view::npos;
 }
 
 std::vector<fs::path> EntriesOf(const fs::path& folder) {
@@ -68,6 +72,35 @@ std::vector<fs::path> EntriesOf(const fs::path& folder) {
   return entries;
 }
 
+// Of a dataset's folder: what was unpacked, with what belongs to it. Anything else there is not
+// ours.
+std::vector<fs::path> OwnFilesOf(const fs::path& folder) {
+  std::vector<fs::path> files = EntriesOf(folder);
+  std::erase_if(files, [](const fs::path& file) {
+    return !IsOwnName(file.filename().native()) || !IsRegularFile(file);
+  });
+  return files;
+}
+
+int64_t BytesOf(const fs::path& folder) {
+  int64_t bytes = 0;
+  for (const fs::path& file : OwnFilesOf(folder)) {
+    struct stat info;
+    if (!SealedName(file.filename().native()).has_value() && IsRegularFile(file, &info))
+      bytes += info.st_size;
+  }
+  return bytes;
+}
+
+// Whether the entry of the area is a dataset's folder: others may keep things there, too. One that
+// was only just made, or by a process that was killed then, has no kHeld.
+bool IsOwnFolder(const fs::path& path) {
+  struct stat info;
+  return IsKeyName(path.filename().native()) && lstat(path.c_str(), &info) == 0 &&
+         S_ISDIR(info.st_mode) &&
+         (IsRegularFile(path / kHeld) || OwnFilesOf(path).size() == EntriesOf(path).size());
+}
+
 // Whether what is open still stands at the path.
 bool IsAt(int fd, const std::string& path) {
   struct stat held, there;
@@ -76,23 +109,26 @@ bool IsAt(int fd, const std::string& path) {
 }
 
 // Whoever opens datasets can cause it.
-void WarnOf(const fs::path& path, int error) {
+void WarnOf(const absl::Status& failed) {
   if (ClientLog().Admits("unpacked files that cannot be removed", LogLimiter::kNoSource))
-    spdlog::warn("{}: {}", path.string(), std::generic_category().message(error));
+    spdlog::warn("{}", std::string(failed.message()));
 }
 
-// Gives the disk back at once, also of files that somebody has open still: descriptors are kept for
-// a while after a job. Another process may be at it too. REQUIRES: the name of the folder or file
-// says that it is gone, so nobody takes what is left of a file for the whole.
+void RemoveFile(const fs::path& file) {
+  const absl::Status removed = RemoveOwnFile(file);
+  if (!removed.ok() && !absl::IsNotFound(removed)) WarnOf(removed);
+}
+
+// Gives the disk back at once, also of files that somebody has open still. Another process may be
+// at it too. REQUIRES: the name of the folder or file says that it is gone, so nobody takes what is
+// left of a file for the whole.
 void RemoveGone(const fs::path& gone) {
-  std::vector<fs::path> files = EntriesOf(gone);  // none of a file
-  files.push_back(gone);
-  for (const fs::path& file : files) {
-    if (truncate(file.c_str(), 0) != 0 && errno != ENOENT && errno != EISDIR) WarnOf(file, errno);
-  }
-  std::error_code error;
-  fs::remove_all(gone, error);
-  if (error && error != std::errc::no_such_file_or_directory) WarnOf(gone, error.value());
+  struct stat info;
+  if (lstat(gone.c_str(), &info) != 0) return;
+  if (!S_ISDIR(info.st_mode)) return RemoveFile(gone);
+  for (const fs::path& file : OwnFilesOf(gone)) RemoveFile(file);
+  RemoveFile(gone / kHeld);
+  if (rmdir(gone.c_str()) != 0 && errno != ENOENT) WarnOf(ErrnoStatus(errno, gone.string()));
 }
 
 // The name of the file that an entry of a folder is going to be; nothing: it is no unfinished one.
@@ -104,7 +140,7 @@ std::optional<absl::string_view> UnfinishedName(absl::string_view entry) {
 
 // Removes what killed processes had begun to unpack, and nobody goes on with, and seals of nothing.
 void RemoveUnfinished(const fs::path& folder) {
-  for (const fs::path& path : EntriesOf(folder)) {
+  for (const fs::path& path : OwnFilesOf(folder)) {
     const std::string name = path.filename();
     std::error_code error;
     // In this order: the one becomes the other.
@@ -217,14 +253,21 @@ int64_t StagingArea::DropOldest(int64_t at_most) const {
   };
   FinishRemovals();
   std::vector<Folder> folders;
+  ForeignEntries foreign(folder_);
   int64_t bytes = 0;
   for (const fs::path& path : EntriesOf(folder_)) {
     struct stat info;
-    if (lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) continue;
+    if (lstat(path.c_str(), &info) != 0) continue;
+    if (!IsOwnFolder(path)) {
+      const std::string name = path.filename();
+      if (name != kCount && !IsGoneName(name)) foreign.Add(name);
+      continue;
+    }
     RemoveUnfinished(path);
-    folders.push_back({path, Nanoseconds(info.st_mtim), BytesBelow(path)});
+    folders.push_back({path, Nanoseconds(info.st_mtim), BytesOf(path)});
     bytes += folders.back().bytes;
   }
+  foreign.Report();
   std::sort(folders.begin(), folders.end(),
             [](const Folder& a, const Folder& b) { return a.used_ns < b.used_ns; });
   for (Folder& folder : folders) {
@@ -250,9 +293,16 @@ bool StagingArea::Drop(const std::string& path) const {
   if (!lock || flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return false;  // somebody reads from it
   // What stands there may have been removed and made again meanwhile: that one is not locked.
   if (!IsAt(lock.get(), path)) return false;
-  const std::string gone = SetAside(path, folder_);
-  if (gone.empty()) return false;
-  RemoveGone(gone);
+  std::vector<fs::path> all = {path};
+  const std::vector<fs::path> own = OwnFilesOf(path);
+  const size_t held = IsRegularFile(absl::StrCat(path, "/", kHeld)) ? 1 : 0;
+  // What is not ours keeps its folder.
+  if (EntriesOf(path).size() != own.size() + held) all = own;
+  for (const fs::path& one : all) {
+    const std::string gone = SetAside(one, one.parent_path());
+    if (gone.empty()) return false;
+    RemoveGone(gone);
+  }
   return true;
 }
 
@@ -269,7 +319,7 @@ int64_t StagingArea::DropUnread(const std::string& path, int64_t wanted) const {
   };
   std::vector<Unread> unread;
   absl::flat_hash_set<std::string> read;  // by their own names, also those that are being made
-  for (const fs::path& entry : EntriesOf(path)) {
+  for (const fs::path& entry : OwnFilesOf(path)) {
     const std::string name = entry.filename().string();
     struct stat info;
     if (const auto unfinished = UnfinishedName(name); unfinished.has_value()) {
@@ -315,7 +365,7 @@ std::string StagingArea::SetAside(const std::string& path, const std::string& fo
   if (lstat(path.c_str(), &info) != 0) return "";
   const std::string gone = absl::StrCat(folder_, "/", kGone, info.st_ino);
   if (rename(path.c_str(), gone.c_str()) != 0) {
-    WarnOf(path, errno);
+    WarnOf(ErrnoStatus(errno, path));
     return "";
   }
   for (const std::string& changed : {folder, folder_}) {  // after a power cut, too
@@ -327,7 +377,7 @@ std::string StagingArea::SetAside(const std::string& path, const std::string& fo
 
 void StagingArea::FinishRemovals() const {
   for (const fs::path& path : EntriesOf(folder_)) {
-    if (absl::StartsWith(path.filename().string(), kGone)) RemoveGone(path);
+    if (IsGoneName(path.filename().native())) RemoveGone(path);
   }
 }
 

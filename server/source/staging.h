@@ -3,7 +3,8 @@
 // holds it and the files that it reads, with locks that the kernel drops when the process ends.
 // Where room is short, files that nobody reads go first from folders that are held: they are of
 // earlier versions of the dataset, or for other fields. Then go the folders that were unused for
-// longest. What is held never goes.
+// longest. What is held never goes. Whatever else lies there is somebody else's: it is neither
+// counted nor touched.
 //
 // An unpacked file is named after what it was made from: path, device, inode, size and times, and
 // what was made of it; what is read for it is proven to be that file. It appears whole or not at

@@ -30,6 +30,14 @@ TEST(Sha256, EveryLengthAroundABlockIsAnother) {
     EXPECT_TRUE(seen.insert(Hex(Sha256(std::string(length, '\0')))).second) << length;
 }
 
+TEST(Key, ItsNamesAreTold) {
+  const std::string name = Key("kind").Add("part", 1).Name();
+  EXPECT_TRUE(IsKeyName(name));
+  for (const std::string& other : {std::string(), name.substr(1), name + "0", "g" + name.substr(1),
+                                   "A" + name.substr(1), "." + name.substr(1)})
+    EXPECT_FALSE(IsKeyName(other)) << other;
+}
+
 TEST(Key, PartsCannotPretendToBeOthers) {
   std::set<std::string> texts, names;
   const auto expect_new = [&](const Key& key) {

@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -111,6 +113,43 @@ TEST(Cache, OpensADiskThatFailedOnceMoreAndKeepsWhatIsInMemory) {
   records->Put(2, kStamp, PayloadOf(2, 10));
   records->Flush();
   EXPECT_EQ(records->counts().disk_records, 2);
+}
+
+// A disk that is full for a while: files may not grow.
+TEST(Cache, WritesAgainForTheNextJobWhereTheDiskWasFull) {
+  TempFolder temp;
+  for (const int64_t memory : {0, 8 << 20}) {
+    Cache cache({.memory_bytes = memory,
+                 .disk_bytes = 1 << 20,
+                 .state_dir = temp / absl::StrCat(memory),
+                 .budget = nullptr});
+    const auto get = [&] { return *cache.Get({"set", "bytes-1", 10, memory, 1 << 20}); };
+    auto records = get();
+    records->Put(1, kStamp, PayloadOf(1, 10));
+    records->Flush();
+    const int64_t used = cache.disk().used();
+    rlimit before;
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const rlimit full = {1, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+    records->Put(2, kStamp, PayloadOf(2, 10));
+    records->Flush();
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_EQ(records->counts().disk_records, 1);
+    EXPECT_EQ(cache.disk().used(), used);
+    EXPECT_TRUE(records->has_lost_disk());
+    EXPECT_TRUE(records->Has(1)) << "it can be read still";
+    records = nullptr;
+    records = get();
+    EXPECT_FALSE(records->has_lost_disk());
+    EXPECT_EQ(records->counts().disk_records, 1);
+    EXPECT_EQ(cache.disk().used(), used) << "nothing is left of what did not arrive";
+    for (const int64_t record : {2, 3}) records->Put(record, kStamp, PayloadOf(record, 10));
+    records->Flush();
+    // The second one has a place in memory, and none on disk.
+    EXPECT_EQ(records->counts().disk_records, 3);
+  }
 }
 
 TEST(Cache, ClosesAnIdleCacheWhenAnotherNeedsItsMemory) {
@@ -343,6 +382,60 @@ TEST(Cache, LeavesNoFolderWithoutBlocks) {
   const auto folders = std::count_if(begin(entries), end(entries),
                                      [](const auto& entry) { return entry.is_directory(); });
   EXPECT_EQ(folders, 0);
+}
+
+// The state folder may be one where others keep files, under cache/ too.
+TEST(Cache, FoldersOfOthersStayAndDoNotCount) {
+  TempFolder temp;
+  const std::string name(32, 'a'), bytes(20'000, 'x');
+  const auto options = [&](int64_t disk) {
+    return Cache::Options{
+        .memory_bytes = 0, .disk_bytes = disk, .state_dir = temp.path(), .budget = nullptr};
+  };
+  {
+    Cache cache(options(1 << 20));
+    for (const char* digest : {"one", "two"}) {
+      auto records = *cache.Get({digest, "bytes-1", 40, 0, 1 << 20});
+      for (int64_t r = 0; r < 40; ++r) records->Put(r, kStamp, PayloadOf(r, 1500));
+      records->Flush();
+    }
+  }
+  fs::create_directories(temp / "cache/empty");
+  const std::vector<std::string> theirs = {
+      "huggingface/hub/model.safetensors",
+      "empty-with-one/segment-00000",  // as ours is called, in a folder that is not
+      "journals/journal",
+      name + "/segment-00000",
+      name + "-bytes/notes.txt",
+      name + "-bytes/segment-00000",
+      "two-bytes-1/notes.txt",
+      "loose.bin"};
+  for (const std::string& file : theirs) temp.Write("cache/" + file, bytes);
+  fs::create_directory_symlink(temp / "cache/huggingface", temp / ("cache/" + name + "-link"));
+  // Ours: a kill came before the journal, or before its first bytes, or cut it.
+  fs::create_directories(temp / ("cache/" + name + "-1"));
+  temp.Write("cache/" + name + "-2/journal", "");
+  temp.Write("cache/" + name + "-3/journal", "FW");
+  temp.Write("cache/" + name + "-3/segment-00000", bytes);
+
+  Cache cache(options(60'000));  // less than there is: one or two of ours go
+  EXPECT_LE(cache.disk().used(), 60'000);
+  while (cache.disk().used() > 0) {
+    auto records = *cache.Get({"three", "bytes-1", 60, 0, 60'000});
+    for (int64_t r = 0; r < 60; ++r) records->Put(r, kStamp, PayloadOf(r, 1500));
+    records->Flush();
+    if (!fs::exists(temp / "cache/one-bytes-1") && records->counts().disk_records > 30) break;
+  }
+  for (const std::string& file : theirs) {
+    ASSERT_TRUE(fs::exists(temp / ("cache/" + file))) << file;
+    EXPECT_EQ(fs::file_size(temp / ("cache/" + file)), bytes.size()) << file;
+  }
+  EXPECT_TRUE(fs::exists(temp / "cache/empty"));
+  EXPECT_TRUE(fs::is_symlink(temp / ("cache/" + name + "-link")));
+  for (const char* end : {"-1", "-2", "-3"})
+    EXPECT_FALSE(fs::exists(temp / ("cache/" + name + end))) << end;
+  EXPECT_FALSE(fs::exists(temp / "cache/one-bytes-1"));
+  EXPECT_FALSE(fs::exists(temp / "cache/two-bytes-1/segment-00000"));
 }
 
 // A disk that stands still: the segment is a FIFO, and opening it waits for a reader.

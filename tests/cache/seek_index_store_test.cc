@@ -183,6 +183,32 @@ TEST_F(SeekIndexStoreTest, JobsOfADatasetShareAStoreThatLastsWhileThereIsRoom) {
   EXPECT_EQ(again->counts().images, 30);
 }
 
+// The state folder may be one where others keep files.
+TEST_F(SeekIndexStoreTest, FilesOfOthersStayWhereOldOnesMakeRoom) {
+  Cache::Options options;
+  options.state_dir = folder_.string();
+  options.seek_index_bytes = 1 << 20;
+  Cache cache(options);
+  const auto file_of = [&](char digit) {
+    return folder_ / "indexes" / (std::string(32, digit) + ".seek");
+  };
+  for (const char digit : {'a', 'b', 'c', 'd'}) {
+    auto store = cache.SeekIndexesOf(std::string(32, digit));
+    for (int i = 0; i < 9; ++i) store->Put(Image(i), Document(i, 100'000));
+  }
+  const std::string large(5 << 20, 'x');
+  const fs::path theirs[] = {folder_ / "indexes" / "notes.seek", file_of('e')};
+  for (const fs::path& file : theirs) std::ofstream(file) << large;
+  for (const char digit : {'1', '2', '3', '4'}) {
+    auto store = cache.SeekIndexesOf(std::string(32, digit));
+    for (int i = 0; i < 9; ++i) store->Put(Image(i), Document(i, 100'000));
+  }
+  cache.SeekIndexesOf(std::string(32, '5'));
+  for (const fs::path& file : theirs) EXPECT_EQ(fs::file_size(file), large.size()) << file;
+  EXPECT_FALSE(fs::exists(file_of('a')));
+  EXPECT_TRUE(fs::exists(file_of('3'))) << "files of others do not count";
+}
+
 TEST_F(SeekIndexStoreTest, NoQuotaMeansNone) {
   Cache cache(Cache::Options{});
   EXPECT_EQ(cache.SeekIndexesOf("a"), nullptr);

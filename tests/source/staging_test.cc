@@ -11,10 +11,14 @@
 #include <zstd.h>
 
 #include <chrono>
+#include <climits>
+#include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "server/base/fd.h"
+#include "server/base/key.h"
 #include "server/base/log_limiter.h"
 #include "server/source/seal.h"
 #include "tests/source/column_testing.h"
@@ -24,7 +28,7 @@
 namespace feedwater::server {
 namespace {
 
-bool is_killed_when_it_truncates = false;
+bool is_killed_when_it_truncates = false;               // what is being removed
 std::function<void(int fd)> before_a_folder_is_locked;  // exclusively; called once
 uint64_t blocks = 0, free_blocks = 0;  // what file systems have, of 4 KiB; 0: as it is
 
@@ -32,9 +36,13 @@ uint64_t blocks = 0, free_blocks = 0;  // what file systems have, of 4 KiB; 0: a
 }  // namespace feedwater::server
 
 // These stand between the program and libc, as the library of tests/faults does.
-extern "C" int truncate(const char* path, off_t length) noexcept {
-  const auto result = static_cast<int>(syscall(SYS_truncate, path, length));
-  if (feedwater::server::is_killed_when_it_truncates) kill(getpid(), SIGKILL);
+extern "C" int ftruncate(int fd, off_t length) noexcept {
+  const auto result = static_cast<int>(syscall(SYS_ftruncate, fd, length));
+  char path[PATH_MAX] = {};
+  if (feedwater::server::is_killed_when_it_truncates &&
+      readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof(path) - 1) > 0 &&
+      std::strstr(path, "/.gone-") != nullptr)
+    kill(getpid(), SIGKILL);
   return result;
 }
 
@@ -108,6 +116,10 @@ class StagingTest : public ColumnTest {
     int64_t bytes = 0;
     for (const auto& file : Staged()) bytes += static_cast<int64_t>(file.file_size());
     return bytes;
+  }
+  // Of a dataset's folder.
+  static std::string NameOf(absl::string_view dataset) {
+    return Key("dataset").Add("name", dataset).Name();
   }
   static std::string Shard(int first) {
     std::string archive;
@@ -427,7 +439,7 @@ TEST_F(StagingTest, WhatAKilledProcessHadBegunToUnpackMakesRoom) {
   folder_.Write("d/a.tgz", Gzip(TarMemberText("x.bin", RandomBytes(400 << 10, 1)) + TarEnd()));
   opener_.MustOpen(kYaml);
   const auto file = Staged().at(0).path();
-  const auto left = file.parent_path() / ".other-b.tar.new";
+  const auto left = file.parent_path() / absl::StrCat(".", NameOf("other"), "-b.tar.new");
   std::filesystem::copy(file, left);
   UseLimit(1 << 20);
   folder_.Write("d/a.tgz", Gzip(TarMemberText("x.bin", RandomBytes(400 << 10, 2)) + TarEnd()));
@@ -439,6 +451,43 @@ TEST_F(StagingTest, WhatAKilledProcessHadBegunToUnpackMakesRoom) {
   folder_.Write("d/a.tgz", Gzip(TarMemberText("x.bin", RandomBytes(400 << 10, 3)) + TarEnd()));
   ExpectRefused(kYaml, {"in use"}, absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(std::filesystem::exists(left)) << "somebody writes it";
+}
+
+// The state folder may be one where others keep files: none of theirs counts, is cut or goes, here
+// or under its other name.
+TEST_F(StagingTest, FilesOfOthersStayAndDoNotCount) {
+  const std::filesystem::path staged = state_.path() + "/staged";
+  const std::string large(2 << 20, 'x');
+  const auto write = [&](const std::filesystem::path& file) {
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << large;
+  };
+  const std::filesystem::path files[] = {
+      staged / "my_results" / "run1.npz",       staged / "my_results" / ".notes.new",
+      staged / NameOf("theirs") / "model.bin",  staged / ".gone-with-the-wind" / "film.mkv",
+      staged / NameOf("theirs") / ".x.seal",    staged / ".gone-" / "film.mkv",
+      staged / NameOf("ours") / "theirs" / "x", staged / "loose.npz"};
+  for (const auto& file : files) write(file);
+  std::filesystem::create_hard_link(files[0], state_ / "kept");
+  std::filesystem::create_directories(staged / NameOf("link"));
+  std::filesystem::create_symlink(files[0], staged / NameOf("link") / (NameOf("a") + "-a.tar"));
+  // Ours: without what holds it, as after a kill or from before there was that; and with something
+  // of theirs in it.
+  const auto old = staged / NameOf("old") / (NameOf("a") + "-a.tar");
+  const auto mixed = staged / NameOf("ours") / (NameOf("b") + "-b.tar");
+  for (const auto& file : {old, mixed}) write(file);
+  std::ofstream(staged / NameOf("ours") / ".held") << "";
+
+  UseLimit(1 << 20);
+  folder_.Write("d/a.tgz", Gzip(TarMemberText("x.bin", RandomBytes(700 << 10, 1)) + TarEnd()));
+  EXPECT_EQ(FieldOf(*opener_.MustOpen(kYaml), 0, "bin"), RandomBytes(700 << 10, 1));
+  for (const auto& file : files) {
+    ASSERT_TRUE(std::filesystem::exists(file)) << file;
+    EXPECT_EQ(std::filesystem::file_size(file), large.size()) << file;
+  }
+  EXPECT_EQ(std::filesystem::file_size(state_ / "kept"), large.size());
+  EXPECT_FALSE(std::filesystem::exists(old.parent_path()));
+  EXPECT_FALSE(std::filesystem::exists(mixed));
 }
 
 // A child process is killed when it has cut short the file that makes room.
@@ -528,7 +577,7 @@ TEST_F(StagingTest, AFileIsOnlyUnpackedUnderTheNameOfItself) {
   std::filesystem::create_symlink("new.tgz", folder_ / "link.tgz");
   const auto root = *folder_.AsRoot()->Find("root");
   const auto area = StagingArea::Below(state_.path(), 64 << 20);
-  const auto folder = area->Open("dataset");
+  const auto folder = area->Open(NameOf("dataset"));
   ASSERT_TRUE(folder.ok()) << folder.status();
   const auto go_on = [] { return absl::OkStatus(); };
   const auto expect_refused = [&](const struct stat& info,
@@ -582,7 +631,7 @@ TEST_F(StagingTest, TwoThatUnpackAtOnceStayWithinTheLimitTogether) {
   const auto root = *folder_.AsRoot()->Find("root");
   const auto one = StagingArea::Below(state_.path(), 4 << 20);
   const auto other = StagingArea::Below(state_.path(), 4 << 20);
-  const auto one_folder = *one->Open("a"), other_folder = *other->Open("b");
+  const auto one_folder = *one->Open(NameOf("a")), other_folder = *other->Open(NameOf("b"));
   const auto go_on = [] { return absl::OkStatus(); };
   int asked = 0;
   const auto one_file = one_folder->Unpack(*root, "a.tgz", *root->Stat("a.tgz"), [&] {
@@ -603,13 +652,14 @@ TEST_F(StagingTest, WhatWasTakenForAFileThatWasGivenUpIsCountedAgain) {
   const auto root = *folder_.AsRoot()->Find("root");
   const auto area = StagingArea::Below(state_.path(), 4 << 20);
   int asked = 0;
-  const auto given_up = (*area->Open("a"))->Unpack(*root, "a.tgz", *root->Stat("a.tgz"), [&] {
-    return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("nobody waits");
-  });
+  const auto given_up =
+      (*area->Open(NameOf("a")))->Unpack(*root, "a.tgz", *root->Stat("a.tgz"), [&] {
+        return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("nobody waits");
+      });
   EXPECT_TRUE(absl::IsCancelled(given_up.status())) << given_up.status();
   EXPECT_EQ(StagedBytes(), 0);
   const auto go_on = [] { return absl::OkStatus(); };
-  const auto file = (*area->Open("b"))->Unpack(*root, "b.tgz", *root->Stat("b.tgz"), go_on);
+  const auto file = (*area->Open(NameOf("b")))->Unpack(*root, "b.tgz", *root->Stat("b.tgz"), go_on);
   EXPECT_TRUE(file.ok()) << file.status();
 }
 
