@@ -166,8 +166,8 @@ void AddIndex(CLI::App& app, Context& context) {
       "  feedwater index imagenet-train --force      # even when the saved one looks good\n"
       "  feedwater index imagenet-train --seek       # also where in each JPEG decoding can begin\n"
       "  runuser -u feedwater -- feedwater index --all --state-dir /var/lib/feedwater/0\n"
-      "The daemon finds them below its state_dir, also while it runs. Run it as the daemon's user. "
-      "A state_dir that is not there yet is made.",
+      "The daemon finds them below its state_dir, also while it runs. Run it as the daemon's "
+      "user.\nA state_dir that is not there yet is made.",
       [&context] { return IndexAll(context, pipelines, all, config, state_dir, force, seek); });
   command->add_option("pipelines", pipelines, "names that the configuration knows, or .yaml files")
       ->type_name("PIPELINE");
