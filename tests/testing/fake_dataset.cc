@@ -33,7 +33,8 @@ FakeDataset::FakeDataset(Options options)
 }
 
 void FakeDataset::AwaitClockTick() const {
-  EXPECT_TRUE(server::StampNow(*root_, "records.bin").ok());
+  int64_t unsettled_until_ns = 0;
+  EXPECT_TRUE(server::StampNow(*root_, "records.bin", &unsettled_until_ns).ok());
 }
 
 void FakeDataset::Extents(int64_t record, std::vector<Extent>* extents) const {
