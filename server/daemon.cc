@@ -121,8 +121,9 @@ absl::Status Daemon::Build(ActivatedSockets sockets) {
                      config.state_dir, budget_, settings_.seek_index_bytes});
   runtime.shares = shares_;
   bad_samples_ = BadSampleLog::Open(config.state_dir);
-  runtime.bad_samples = bad_samples_;
   runtime.breadcrumbs = FindCrashes();
+  if (!gives_bytes) bad_samples_ = BadSampleLog::Open("");  // zeros say nothing of the records
+  runtime.bad_samples = bad_samples_;
   if (config.isolation != "none") {
     decoders_ = std::make_shared<DecoderHost>();
     decoders_->admits_line = [] {

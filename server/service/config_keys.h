@@ -220,8 +220,8 @@ struct DaemonConfig {
                "(/tmp/feedwater-UID/NODE without that variable), where NODE is the NUMA node or 0; "
                "under systemd the unit's RuntimeDirectory.")
         .Param("state_dir", &DaemonConfig::state_dir,
-               "Saved indexes and caches, in its folders indexes, cache and staged; what else lies "
-               "there is left alone. May be deleted while the daemon is down. Default: "
+               "Saved indexes and caches. What the daemon made there may be deleted while it is "
+               "down; what others keep there is left alone. Default: "
                "/var/lib/feedwater/NODE for root, $XDG_STATE_HOME/feedwater/NODE "
                "(~/.local/state/feedwater/NODE) for other users; under systemd the unit's "
                "StateDirectory.")

@@ -72,7 +72,8 @@ TEST(ForeignEntries, AreToldOfOnce) {
     foreign.Report();
   }
   spdlog::set_default_logger(before);
-  EXPECT_THAT(log.str(), AllOf(HasSubstr("/state/cache: 3 entries"), HasSubstr("hugging\\nface")));
+  EXPECT_THAT(log.str(),
+              AllOf(HasSubstr("/state/cache: 3 entries"), HasSubstr("hugging\\x0aface")));
   EXPECT_EQ(log.str().find("entries"), log.str().rfind("entries"));
 }
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from pictures import write_folder
 
 import feedwater
 
@@ -65,3 +67,20 @@ def test_a_first_run_with_the_null_engine_leaves_no_zeros(make_daemon):
     daemon.start()
     assert values(daemon) == {7}
     assert daemon.stop() == 0
+
+
+def test_zeros_are_no_bad_samples_of_the_next_daemon(make_daemon):
+    daemon = make_daemon(config='cpus: 1\nmemory: 1GiB\nstorage: {engine: "null"}\n')
+    write_folder(daemon.data / "pictures", 8)
+    daemon.add_pipeline(
+        "pictures",
+        "version: 1\ndataset: {format: image_folder, root: data, path: pictures}\n"
+        "graph:\n  - decode: {}\n  - resize: {size: [8, 8]}\nbatch: {size: 4}\noutputs: [image]\n",
+    )
+    daemon.start()
+    with feedwater.Loader("pictures", address=daemon.address, output="numpy") as loader:
+        with pytest.raises(feedwater.BadSample):
+            next(iter(loader))
+    assert daemon.stop() == 0
+    report = daemon.folder / "state/bad_samples.jsonl"
+    assert not report.exists() or report.read_text() == ""
