@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <iostream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/command.h"
 #include "client/cli/every_record.h"
 #include "client/cli/json_text.h"
@@ -16,6 +18,7 @@
 #include "server/cache/seek_index_store.h"
 #include "server/pipeline/cache_choice.h"
 #include "server/service/catalogue.h"
+#include "server/source/saved_indexes.h"
 
 namespace feedwater::cli {
 namespace {
@@ -142,8 +145,11 @@ absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines
   }
   if (pipelines.empty()) return absl::InvalidArgumentError("name one or more pipelines, or --all");
   json documents = json::array();
+  std::vector<std::string> unsaved;
   for (const std::string& pipeline : pipelines) {
     FW_ASSIGN_OR_RETURN(const Indexed indexed, Index(pipeline, config, force, seek));
+    if (absl::StrContains(indexed.local.dataset().notes(), server::kIndexNotSaved))
+      unsaved.push_back(server::Escaped(pipeline));
     if (context.json) {
       documents.push_back(Document(indexed));
     } else {
@@ -151,7 +157,10 @@ absl::Status IndexAll(const Context& context, std::vector<std::string> pipelines
     }
   }
   if (context.json) PrintJson(json{{"indexes", documents}});
-  return absl::OkStatus();
+  if (unsaved.empty()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("not saved, for the reason above: ", absl::StrJoin(unsaved, ", "),
+                   "; cure: run this again when that time is over"));
 }
 
 void AddIndex(CLI::App& app, Context& context) {

@@ -22,8 +22,13 @@ int64_t SumOf(absl::Span<const TensorSpec> specs) {
 
 }  // namespace
 
-void SuspendedCalls::Put(const OpCall& call, std::unique_ptr<SuspendedCall> suspended) {
-  calls_[KeyOf(call)] = std::move(suspended);
+void SuspendedCalls::Suspend(const OpCall& call, std::unique_ptr<SuspendedCall> suspended) {
+  last_ = KeyOf(call);
+  calls_[last_] = std::move(suspended);
+}
+
+void SuspendedCalls::Keep(const OpCall& call, std::unique_ptr<SuspendedCall> made) {
+  calls_[KeyOf(call)] = std::move(made);
 }
 
 std::unique_ptr<SuspendedCall> SuspendedCalls::Take(const OpCall& call) {
@@ -34,9 +39,9 @@ std::unique_ptr<SuspendedCall> SuspendedCalls::Take(const OpCall& call) {
   return suspended;
 }
 
-bool SuspendedCalls::AnyReady() const {
-  return std::any_of(calls_.begin(), calls_.end(),
-                     [](const auto& call) { return call.second->IsReady(); });
+bool SuspendedCalls::IsReady() const {
+  const auto found = calls_.find(last_);
+  return found == calls_.end() || found->second->IsReady();
 }
 
 absl::Status CheckCallBytes(absl::Span<const TensorSpec> inputs,

@@ -36,19 +36,23 @@ struct OpCall {
   CallTurn* turn = nullptr;    // may be null: the call keeps its worker until it ends
 };
 
-// A call whose worker does others' work while the program makes it. Its end gives the call up.
+// A call whose worker does others' work while the program makes it, or what was made, for a sample
+// that is made again. Its end gives it up.
 class SuspendedCall {
  public:
   virtual ~SuspendedCall() = default;
-  virtual bool IsReady() = 0;  // the same Call would not wait any more, or for no program
+  virtual bool IsReady() = 0;  // the same Call would not wait any more
 };
 
 // Those of one sample or batch, by name, record and seed.
 class SuspendedCalls {
  public:
-  void Put(const OpCall& call, std::unique_ptr<SuspendedCall> suspended);
+  // The sample waits for this one.
+  void Suspend(const OpCall& call, std::unique_ptr<SuspendedCall> suspended);
+  // It has gone on behind this one, and will do so again.
+  void Keep(const OpCall& call, std::unique_ptr<SuspendedCall> made);
   std::unique_ptr<SuspendedCall> Take(const OpCall& call);  // null: there is none
-  bool AnyReady() const;
+  bool IsReady() const;                                     // the one that was suspended last
   bool empty() const { return calls_.empty(); }
   void Clear() { calls_.clear(); }
 
@@ -57,6 +61,7 @@ class SuspendedCalls {
   static Key KeyOf(const OpCall& call) { return {*call.name, call.record, call.seed}; }
 
   std::map<Key, std::unique_ptr<SuspendedCall>> calls_;
+  Key last_;  // suspended
 };
 
 // Of a worker: whether a call may go on keeping it.
@@ -65,7 +70,8 @@ class CallTurn {
   virtual ~CallTurn() = default;
   // The call has waited for so long, and must leave the worker to others' work: it is put into
   // calls(), and ends with Aborted. What it is part of is made again later, from its beginning, and
-  // finds it there.
+  // finds it there, if its input is the same then. So that it is, calls that have ended are kept
+  // there, too, from then on.
   virtual bool IsOver(int64_t waited_ns) = 0;
   virtual SuspendedCalls& calls() = 0;
 };

@@ -38,6 +38,7 @@ struct RecordBytes::Read final : StorageRead {
   absl::InlinedVector<Part, 1> parts;
   int users = 0;       // parts whose owner has not released them
   int64_t wanted = 0;  // bytes of all parts
+  int aside = 0;       // of `users`, those that wait for something else
 };
 
 RecordReader::RecordReader(std::unique_ptr<ReadEngine> engine, size_t engine_depth,
@@ -253,6 +254,7 @@ RecordReader::Read* RecordReader::NewRead(const ObjectSource& source, const Exte
   read->parts.clear();
   read->parts.push_back({bytes, index, 0, extent.length});
   read->users = 1;
+  read->aside = 0;
   bytes->reads_.push_back(read);
   return read;
 }
@@ -398,11 +400,27 @@ void RecordReader::CountRead(int64_t elapsed_ns, bool wanted_more) {
 }
 
 void RecordReader::Release(RecordBytes* bytes) {
+  SetAside(bytes, false);
   for (Read* read : bytes->reads_) {
-    if (--read->users == 0) FreeRead(read);
+    --read->users;
+    CountAside(read);
+    if (read->users == 0) FreeRead(read);
   }
   bytes->reads_.clear();
   bytes->extents_.clear();
+}
+
+void RecordReader::SetAside(RecordBytes* bytes, bool is_aside) {
+  if (bytes->is_aside_ == is_aside) return;
+  bytes->is_aside_ = is_aside;
+  for (Read* read : bytes->reads_) {
+    read->aside += is_aside ? 1 : -1;
+    CountAside(read);
+  }
+}
+
+void RecordReader::CountAside(Read* read) {
+  storage_.SetAside(read, read->users > 0 && read->aside == read->users);
 }
 
 void RecordReader::AddFiles(const RecordBytes& bytes, OpenedFiles* files) {

@@ -67,8 +67,9 @@ class RecordBytes {
   uint64_t stamp_ = 0;
   Extent kept_at_;
   int64_t size_ = 0;
-  int missing_ = 0;             // extents still to come
-  int held_reads_ = 0;          // by storage
+  int missing_ = 0;     // extents still to come
+  int held_reads_ = 0;  // by storage
+  bool is_aside_ = false;
   Retries retries_;             // of what is done with the record
   int64_t due_ns_ = 0;          // not to be read before
   int64_t failed_extent_ = -1;  // the first one, so that the error told is always the same
@@ -135,6 +136,9 @@ class RecordReader final : private StorageReads::Client {
   // The same, but nullptr where an engine would have to wait (pread reads at once instead).
   RecordBytes* CollectReady();
   void Release(RecordBytes* bytes);
+  // Of a record that Collect gave: it waits for something else than storage, or no longer. Reads of
+  // such records alone do not count in wants_more().
+  void SetAside(RecordBytes* bytes, bool is_aside);
   // Adds the dataset's files that the record was read from and that can be proven here, each once.
   // Files on storage that may hang are proven where they are read.
   static void AddFiles(const RecordBytes& bytes, OpenedFiles* files);
@@ -174,6 +178,7 @@ class RecordReader final : private StorageReads::Client {
   void Refuse(RecordBytes* bytes, int64_t extent, const absl::Status& status);
   void Arrived(RecordBytes* bytes);
   void FreeRead(Read* read);
+  void CountAside(Read* read);
   void WaitForRead(int64_t held_up_ns);
   void CountRead(int64_t elapsed_ns, bool wanted_more);
   RecordBytes* PopReady();

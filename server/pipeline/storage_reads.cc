@@ -39,7 +39,7 @@ StorageReads::StorageReads(std::unique_ptr<ReadEngine> engine, size_t engine_dep
 StorageReads::~StorageReads() { mailbox_->Close(); }
 
 void StorageReads::Add(StorageRead* read) {
-  read->is_held = false;
+  read->is_held = read->is_aside = false;
   read->asked_for_room = false;
   read->is_settled = true;
   ++open_reads_;
@@ -354,6 +354,14 @@ void StorageReads::SetHeld(StorageRead* read, bool held) {
   held_reads_ += change;
   held_bytes_ += change * read->length;
   client_->HeldUp(*read, change);
+}
+
+void StorageReads::SetAside(StorageRead* read, bool is_aside) {
+  if (read->is_aside == is_aside) return;
+  read->is_aside = is_aside;
+  const int change = is_aside ? 1 : -1;
+  held_reads_ += change;
+  held_bytes_ += change * read->length;
 }
 
 }  // namespace feedwater::server

@@ -52,6 +52,7 @@ struct StorageRead {
   bool is_settled = true;             // what it gives is what its file's stamp stands for
   Retries retries;
   bool is_held = false;         // storage holds it up
+  bool is_aside = false;        // it has its bytes, and nobody uses them now
   bool asked_for_room = false;  // for its buffer
   std::shared_ptr<AwayRead> away;
 };
@@ -81,6 +82,8 @@ class StorageReads {
 
   void Add(StorageRead* read);  // opens it; the engine gets it with the next Submit
   void Free(StorageRead* read);
+  // Of a read that was given to Finished.
+  void SetAside(StorageRead* read, bool is_aside);
   // The read that was added last, while the engine has not got it; it may be lengthened. Else null.
   StorageRead* last_added() const { return queue_.empty() ? nullptr : queue_.back(); }
   void Lengthen(StorageRead* read, int64_t by);
@@ -98,7 +101,7 @@ class StorageReads {
   bool unstarted() const { return unstarted_; }
   bool TakeUnstarted() { return std::exchange(unstarted_, false); }
 
-  // Open reads that storage does not hold up, and their bytes.
+  // Open reads that storage does not hold up and that are not set aside, and their bytes.
   int moving() const { return open_reads_ - held_reads_; }
   int64_t moving_bytes() const { return open_bytes_ - held_bytes_; }
 
@@ -151,7 +154,7 @@ class StorageReads {
   bool unstarted_ = false;
   int open_reads_ = 0;
   int64_t open_bytes_ = 0;
-  int held_reads_ = 0;  // of the open ones
+  int held_reads_ = 0;  // of the open ones, or set aside
   int64_t held_bytes_ = 0;
 };
 

@@ -111,7 +111,7 @@ bool Turns::OthersWait(uint32_t user) const {
 
 bool Turns::IsReady(const Hand& hand, const Sample& sample) const {
   if (pointless_(sample)) return true;
-  if (!sample.calls.empty()) return sample.calls.AnyReady();
+  if (!sample.calls.empty()) return sample.calls.IsReady();
   return std::all_of(hand.suspended.begin(), hand.suspended.end(), [&](const Sample* other) {
     return other->job != sample.job || other->calls.empty();
   });

@@ -442,13 +442,16 @@ bool Worker::OthersWait(uint32_t user) const {
 }
 
 void Worker::Suspend(Sample* sample) {
+  if (!sample->finishes) reader_->SetAside(&sample->bytes, true);
   turns_.Suspend(sample);
   scheduler_->Suspended(sample->work->ticket.batch->job(), number_, +1);
 }
 
 Worker::Sample* Worker::Resume(bool any) {
   auto* const sample = static_cast<Sample*>(turns_.Resume(any));
-  if (sample != nullptr) scheduler_->Suspended(sample->work->ticket.batch->job(), number_, -1);
+  if (sample == nullptr) return nullptr;
+  if (!sample->finishes) reader_->SetAside(&sample->bytes, false);
+  scheduler_->Suspended(sample->work->ticket.batch->job(), number_, -1);
   return sample;
 }
 

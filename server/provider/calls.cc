@@ -8,6 +8,7 @@
 #include "server/base/payload.h"
 #include "server/provider/entries.h"
 #include "server/provider/provided.h"
+#include "server/source/digest.h"
 
 namespace feedwater::server {
 namespace {
@@ -15,6 +16,16 @@ namespace {
 constexpr auto kLookAgain = absl::Milliseconds(20);  // whether a call is still wanted
 
 constexpr int64_t kUnit = wire::kPayloadUnit;
+
+// Of what a call takes.
+std::string DigestOf(absl::Span<const Tensor> inputs) {
+  Digest digest;
+  for (const Tensor& input : inputs) {
+    digest.Add(input.spec.ToString());
+    digest.AddPart({reinterpret_cast<const char*>(input.data), input.bytes()});
+  }
+  return digest.Hex();
+}
 
 // Whether a call may go on waiting.
 class Wait {
@@ -62,9 +73,23 @@ class Provided::Ongoing final : public SuspendedCall {
 
   bool IsReady() override {
     MutexLock lock(&owner_->mu_);
+    if (!kept.empty()) return true;
     if (channel != nullptr) return pending.outcome != PendingCall::Outcome::kNone;
-    return owner_->LeastBusyLocked(0) != nullptr ||
+    return owner_->MayHaveRoomLocked(0, room) ||
            owner_->IsAbsentLocked(owner_->LaneLocked(0), MonotonicNs());
+  }
+
+  // Keeps what was made, where there is memory for it: else the program is asked again.
+  bool Keep(absl::Span<const std::byte> bytes) {
+    if (bytes.empty()) return false;
+    if (owner_->memory_.share != nullptr) {
+      auto reserved =
+          owner_->memory_.share->Reserve("suspended calls", static_cast<int64_t>(bytes.size()));
+      if (!reserved.ok()) return false;
+      reservation_ = *std::move(reserved);
+    }
+    kept.assign(bytes.begin(), bytes.end());
+    return true;
   }
 
   // While it lives, the answer can be read. REQUIRES: there is one.
@@ -83,8 +108,12 @@ class Provided::Ongoing final : public SuspendedCall {
   uint32_t window = 0;
   PendingCall pending;  // guarded by the owner's lock while the outcome is kNone
 
+  std::string input;            // DigestOf it, where it is suspended or kept
+  std::vector<std::byte> kept;  // what was made
+
  private:
   const std::shared_ptr<Provided> owner_;
+  MemoryReservation reservation_;
 };
 
 absl::StatusOr<Channel*> Provided::AwaitChannel(const OpCall& call, int64_t data_bytes) {
@@ -136,7 +165,12 @@ absl::Status Provided::Ask(const OpCall& call, int64_t input_bytes, Ongoing* ong
     entry.seed[1] = call.seed[1];
     entry.input_offset = SharedWindows::kEntriesBytes;
     entry.input_bytes = static_cast<uint64_t>(input_bytes);
-    WritePayload(call.inputs, shared->Data(window, entry.input_offset, entry.input_bytes).data());
+    const absl::Span<std::byte> data = shared->Data(window, entry.input_offset, entry.input_bytes);
+    if (data.size() != entry.input_bytes) {
+      FreeWindow(*channel, shared.get(), window);
+      return absl::InternalError("no room for what a call takes");
+    }
+    WritePayload(call.inputs, data.data());
     shared->WriteEntry(window, 0, entry);
     MutexLock lock(&mu_);
     if (channel->is_lost()) continue;
@@ -185,10 +219,13 @@ absl::Status Provided::Call(const OpCall& call,
     }
   }
   FW_RETURN_IF_ERROR(CheckCallBytes(specs, call.outputs));
+  const bool is_made_again = call.turn != nullptr && !call.turn->calls().empty();
   std::unique_ptr<SuspendedCall> suspended;
-  if (call.turn != nullptr) suspended = call.turn->calls().Take(call);
+  if (is_made_again) suspended = call.turn->calls().Take(call);
   // Nobody else makes such calls, and the job keeps its ops.
   std::unique_ptr<Ongoing> ongoing(static_cast<Ongoing*>(suspended.release()));
+  // A program may have given the op before something else this time.
+  if (ongoing != nullptr && ongoing->input != DigestOf(call.inputs)) ongoing = nullptr;
   FW_ASSIGN_OR_RETURN(const int64_t input_bytes, PayloadBytes(specs));
   if (ongoing == nullptr) {
     const absl::StatusOr<int64_t> planned = PayloadBytes(call.outputs);
@@ -198,9 +235,27 @@ absl::Status Provided::Call(const OpCall& call,
     if (room > kMostCallRoom) return TooLarge(static_cast<uint64_t>(room));
     ongoing = std::make_unique<Ongoing>(shared_from_this(), output_at, room);
   }
+  const auto use = [&](absl::Span<const std::byte> bytes) -> absl::Status {
+    std::vector<Tensor> made;
+    const absl::Status read = ReadPayload(
+        bytes, call.outputs, [](size_t i) { return absl::StrCat("output ", i); }, &made);
+    if (read.ok()) return take(made);
+    return absl::InvalidArgumentError(
+        absl::StrCat(What(), ": ", read.message(),
+                     "; cure: return what `out` of the graph has, and say `dtype` and `shape` "
+                     "of the first there"));
+  };
+  if (!ongoing->kept.empty()) {
+    const absl::Status status = use(ongoing->kept);
+    call.turn->calls().Keep(call, std::move(ongoing));
+    return status;
+  }
   for (;;) {
     const absl::Status answered = AwaitAnswer(call, input_bytes, ongoing.get());
-    if (absl::IsAborted(answered)) call.turn->calls().Put(call, std::move(ongoing));
+    if (absl::IsAborted(answered)) {
+      ongoing->input = DigestOf(call.inputs);
+      call.turn->calls().Suspend(call, std::move(ongoing));
+    }
     FW_RETURN_IF_ERROR(answered);
     const std::unique_ptr<const Reading> reading = ongoing->TakeReading();
     SharedWindows& shared = *ongoing->shared;
@@ -227,17 +282,11 @@ absl::Status Provided::Call(const OpCall& call,
                entry.offset < least) {
       status = absl::InvalidArgumentError("what it gave lies outside its window");
     } else if (is_made) {
-      std::vector<Tensor> made;
-      status = ReadPayload(
-          bytes, call.outputs, [](size_t i) { return absl::StrCat("output ", i); }, &made);
-      if (status.ok()) {
-        status = take(made);
-      } else {
-        status = absl::InvalidArgumentError(
-            absl::StrCat(What(), ": ", status.message(),
-                         "; cure: return what `out` of the graph has, and say `dtype` and `shape` "
-                         "of the first there"));
-      }
+      // From one copy, now and when the sample is made again: the program can still write there.
+      const bool is_kept = is_made_again && ongoing->Keep(bytes);
+      if (is_kept) ongoing->input = DigestOf(call.inputs);
+      status = use(is_kept ? absl::MakeConstSpan(ongoing->kept) : bytes);
+      if (is_kept) call.turn->calls().Keep(call, std::move(ongoing));
     } else {
       status = absl::InvalidArgumentError(TextOf(bytes));
     }

@@ -185,6 +185,8 @@ class Provided final : public RecordGiver, public std::enable_shared_from_this<P
   // for. Null: none yet.
   Channel* WithRoomLocked(size_t lane, int64_t data_bytes, Deliveries* deliveries)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether WithRoomLocked would give one, or prepare for a larger window at once.
+  bool MayHaveRoomLocked(size_t lane, int64_t data_bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   size_t ChunkLocked(const Channel& channel) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AskRecordsLocked(Channel& channel, std::vector<AskedRecord> records, int64_t now_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

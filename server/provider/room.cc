@@ -61,6 +61,15 @@ Channel* Provided::WithRoomLocked(size_t lane, int64_t data_bytes, Deliveries* d
   return nullptr;
 }
 
+bool Provided::MayHaveRoomLocked(size_t lane, int64_t data_bytes) const {
+  const std::vector<Channel*> channels = ChannelsLocked(lane);
+  return std::any_of(channels.begin(), channels.end(), [&](Channel* channel) {
+    if (channel->grows || !channel->FreeWindow().has_value()) return false;
+    return channel->all_free() ||
+           (!channel->drains && channel->shared()->data_bytes() >= data_bytes);
+  });
+}
+
 void Provided::Finish(Deliveries deliveries) {
   Deliver(deliveries);
   std::vector<Growth> growths = std::move(deliveries.growths);

@@ -26,6 +26,7 @@ const Registrar<CounterEntry> kCounters[] = {
     {"rpc_errors", {"calls answered with an error"}},
 };
 
+constexpr int kOpeningTries = 5;                     // while the configuration is read again
 constexpr auto kLookAgain = absl::Milliseconds(50);  // whether a caller that waits is still there
 
 }  // namespace
@@ -118,7 +119,7 @@ absl::StatusOr<std::shared_ptr<const LoadedPipeline>> ControlService::Load(
     }
     return absl::InvalidArgumentError("no pipeline: give a name or a text");
   };
-  for (;;) {
+  for (int tries = 1;; ++tries) {
     // Once more after a reload in between: nothing is told of roots that the caller was not
     // admitted to. Whoever is admitted while they hold is on their list (Daemon::Reload).
     const uint64_t reload = parts_.catalogue->reload();
@@ -127,7 +128,12 @@ absl::StatusOr<std::shared_ptr<const LoadedPipeline>> ControlService::Load(
     if (!loaded.ok() && streams_.draining())
       return absl::UnavailableError("the daemon is stopping");
     const uint64_t opened_in = loaded.ok() ? (*loaded)->reload : parts_.catalogue->reload();
-    if (opened_in != reload) continue;
+    if (opened_in != reload && tries < kOpeningTries) continue;
+    if (opened_in != reload) {
+      return absl::UnavailableError(absl::StrCat(
+          "the configuration was read again each of the ", tries,
+          " times that the pipeline was opened; cure: open it again when that is over"));
+    }
     // That may have taken hours, and others may be on the list by now.
     if (parts_.catalogue->reload() != reload) FW_RETURN_IF_ERROR(CheckAccess(context));
     return loaded;

@@ -230,6 +230,13 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenIndex(const DatasetSpec& spec
     return absl::DataLossError("the index of another dataset");
   parts.digest = std::string(about[kAboutDigest]);
   parts.notes = std::string(about[kAboutNotes]);
+  if (indexed.unsettled_until_ns != 0) {
+    const int64_t left_ns =
+        std::max<int64_t>(1, indexed.unsettled_until_ns - ClockNs(CLOCK_REALTIME));
+    absl::StrAppend(&parts.notes, parts.notes.empty() ? "" : "; ", kIndexNotSaved, " for ",
+                    (left_ns + 999'999'999) / 1'000'000'000,
+                    " s: a large file was changed a moment ago, and may be being written still");
+  }
   if (budget != nullptr) {
     // With what finds a stamp by its path (IndexedDataset::IndexedAs).
     FW_ASSIGN_OR_RETURN(const int64_t stamps, CountStamps(*index));

@@ -254,8 +254,20 @@ absl::Status IndexedDataset::LookAtFolderOf(uint32_t object, Reach reach) const 
   if (!saved.has_value()) return absl::OkStatus();
   const absl::StatusOr<struct stat> now = root().Stat(saved->path, reach);
   if (absl::IsNotFound(now.status())) return absl::FailedPreconditionError(now.status().message());
-  if (!now.ok() || (now->st_ino == saved->inode && now->st_dev == saved->device))
-    return now.status();
+  FW_RETURN_IF_ERROR(now.status());
+  if (now->st_ino == saved->inode && now->st_dev == saved->device) {
+    // A link that is turned gives its file no new time, but the folder one. Where files do not show
+    // that they were moved any change of the folder counts (LookAgain).
+    if (MakeStamp(saved->path, *now) == *saved || !root().ShowsMoves(*now)) return absl::OkStatus();
+    FW_ASSIGN_OR_RETURN(const Fd folder, root().OpenFolder(saved->path));
+    struct stat entry;
+    const std::string name = path.substr(slash == path.npos ? 0 : slash + 1);
+    if (fstatat(folder.get(), name.c_str(), &entry, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISLNK(entry.st_mode))
+      return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(root().Describe(path), " is a link in a folder that has changed"));
+  }
   return absl::FailedPreconditionError(
       absl::StrCat(root().Describe(saved->path), " has changed: another folder stands there"));
 }

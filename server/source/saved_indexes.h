@@ -1,6 +1,6 @@
 // The folder of saved indexes. Whoever may send a pipeline's text can name ever new datasets, so
 // the folder is bounded: the indexes that were unused for longest go first, and are built again
-// when somebody wants them. Internal to source.
+// when somebody wants them.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,9 @@
 #include "server/source/index_file.h"
 
 namespace feedwater::server {
+
+// In the notes of a dataset whose index was not saved, since a file of it may be being written.
+inline constexpr char kIndexNotSaved[] = "the index is not saved";
 
 struct SavedIndexLimits {
   size_t files = 1024;

@@ -18,10 +18,10 @@ namespace {
 
 constexpr size_t kMostKnown = 1024;
 
-// rename(2) and link(2) set the change time of the file in these. FAT has none, and what a file
-// server does is its own.
-constexpr absl::string_view kShowMoves[] = {"ext2", "ext3", "ext4",  "xfs",    "btrfs",
-                                            "zfs",  "f2fs", "tmpfs", "overlay"};
+// rename(2), also one that exchanges two files, and link(2) set the change time of the file in
+// these. XFS does not where files are exchanged, FAT has no such time, what a file server does is
+// its own, and what lies below an overlay is not known.
+constexpr absl::string_view kShowMoves[] = {"ext2", "ext3", "ext4", "btrfs", "f2fs", "tmpfs"};
 
 // Not with ReadSmallFile: a host with thousands of mounts has a long one.
 std::string MountInfo() {

@@ -157,6 +157,9 @@ TEST_F(ExchangedFolder, IsSeenAtOnceWhereItIsAnotherFileSystemWithTheSameInodes)
 
 // A trainer's checkpoint, a folder's thumbnails: no record's file is another one for that.
 TEST_F(ExchangedFolder, MayGetOtherFilesWhileAJobRuns) {
+  struct stat info;
+  ASSERT_EQ(stat((folder_ / "cifar").c_str(), &info), 0);
+  if (!dataset_->root().ShowsMoves(info)) GTEST_SKIP() << "not of this file system";
   const auto job = MakeJob();
   EXPECT_TRUE(job->Open(0, Reach::kAnywhere, 0).ok());
   folder_.Write("cifar/checkpoint.pt", "of no interest");
@@ -189,6 +192,28 @@ TEST_F(ExchangedFolder, MayNotGetOlderFilesInPlaceOfItsOwn) {
     if (file == 3) std::filesystem::create_hard_link(other, folder_ / path);
     EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(file, Reach::kAnywhere, 0).status())) << path;
   }
+}
+
+// What it leads to is as old and as large as what it led to, and it has no stamp.
+TEST_F(ExchangedFolder, MayNotHaveALinkTurned) {
+  for (const char* name : {"a", "b"}) folder_.Write(absl::StrCat("store/", name, ".ppm"), name);
+  for (int file = 0; file < 2100; ++file)
+    folder_.Write(absl::StrCat("images/cat/", file, ".ppm"), "cat");
+  std::filesystem::create_symlink("../../store/a.ppm", folder_ / "images/cat/link.ppm");
+  std::this_thread::sleep_for(kTick);
+  DatasetOptions options;
+  options.roots = folder_.AsRoot();
+  const auto images =
+      OpenDataset(ParseNode("{format: image_folder, root: root, path: images}"), options);
+  ASSERT_TRUE(images.ok()) << images.status();
+  uint32_t link = 0;
+  while ((*images)->ObjectPath(link) != "images/cat/link.ppm") ++link;
+  const auto job = JobFiles::Create(*images, files_, nullptr);
+  EXPECT_TRUE(job->Open(link == 0 ? 1 : 0, Reach::kAnywhere, 0).ok());
+  std::this_thread::sleep_for(kTick);
+  std::filesystem::remove(folder_ / "images/cat/link.ppm");
+  std::filesystem::create_symlink("../../store/b.ppm", folder_ / "images/cat/link.ppm");
+  EXPECT_TRUE(absl::IsFailedPrecondition(job->Open(link, Reach::kAnywhere, 0).status()));
 }
 
 // Records that follow one another are read at once: the error of the one read is that of each.

@@ -153,7 +153,7 @@ TEST_F(TurnsTest, ASuspendedSampleGoesOnWhenItsCallIsReady) {
   const std::string name = "op";
   OpCall call;
   call.name = &name;
-  samples_[10].calls.Put(call, std::make_unique<Called>(&is_ready));
+  samples_[10].calls.Suspend(call, std::make_unique<Called>(&is_ready));
   EXPECT_FALSE(turns_.HasSuspended(samples_[11]));
   turns_.Suspend(&samples_[10]);
   EXPECT_TRUE(turns_.HasSuspended(samples_[11]));
@@ -175,7 +175,7 @@ TEST_F(TurnsTest, ASuspendedSampleGoesOnWhereNobodyWantsItOrNothingElseIsToDo) {
   OpCall call;
   call.name = &name;
   for (int one : {10, 11}) {
-    samples_[one].calls.Put(call, std::make_unique<Called>(&is_ready));
+    samples_[one].calls.Suspend(call, std::make_unique<Called>(&is_ready));
     turns_.Suspend(&samples_[one]);
   }
   pointless_.insert(11);
@@ -192,7 +192,7 @@ TEST_F(TurnsTest, SamplesOfAnotherJobDoNotStandBehindASuspendedOne) {
   const std::string name = "op";
   OpCall call;
   call.name = &name;
-  samples_[10].calls.Put(call, std::make_unique<Called>(&is_ready));
+  samples_[10].calls.Suspend(call, std::make_unique<Called>(&is_ready));
   turns_.Suspend(&samples_[10]);
   EXPECT_FALSE(turns_.HasSuspended(samples_[11]));
 }

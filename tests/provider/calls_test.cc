@@ -223,10 +223,10 @@ TEST_F(SuspendedCallTest, IsFoundByTheSameCallAndAskedOnce) {
   caller_ = *providers_->OpsOf(kUser, {"add"});
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(absl::IsAborted(Call(1).status()));
-    EXPECT_FALSE(turn_.calls().AnyReady());
+    EXPECT_FALSE(turn_.calls().IsReady());
   }
   goes_on_ = true;
-  EXPECT_TRUE(Eventually([&] { return turn_.calls().AnyReady(); }));
+  EXPECT_TRUE(Eventually([&] { return turn_.calls().IsReady(); }));
   EXPECT_EQ(*Call(1), 2);
   EXPECT_TRUE(turn_.calls().empty());
   EXPECT_EQ(process.asked(), 1);
@@ -242,7 +242,7 @@ TEST_F(SuspendedCallTest, GivesItsWindowBackWhereNobodyComesForIt) {
       const auto made = Call(i);
       EXPECT_TRUE(made.ok() || absl::IsAborted(made.status())) << made.status();
       if (is_answered && !made.ok()) {
-        EXPECT_TRUE(Eventually([&] { return turn_.calls().AnyReady(); }));
+        EXPECT_TRUE(Eventually([&] { return turn_.calls().IsReady(); }));
       }
       turn_.calls().Clear();
       if (!is_answered) break;
@@ -259,10 +259,43 @@ TEST_F(SuspendedCallTest, IsAskedOfAnotherProcessWhereItsOwnEnds) {
   EXPECT_TRUE(absl::IsAborted(Call(1).status()));
   PlayedProcess other(providers_.get(), OpOf("add"), PlusOne);
   ends_ = goes_on_ = true;
-  EXPECT_TRUE(Eventually([&] { return turn_.calls().AnyReady(); }));
+  EXPECT_TRUE(Eventually([&] { return turn_.calls().IsReady(); }));
   turn_.others_wait = false;
   EXPECT_EQ(*Call(1), 2);
   EXPECT_EQ(other.asked(), 1);
+}
+
+// The op before it may have given something else when the sample was made again.
+TEST_F(SuspendedCallTest, OfAnotherInputIsAskedAnew) {
+  PlayedProcess process(providers_.get(), OpOf("add"), Waiting());
+  caller_ = *providers_->OpsOf(kUser, {"add"});
+  EXPECT_TRUE(absl::IsAborted(Call(1).status()));
+  goes_on_ = true;
+  EXPECT_TRUE(Eventually([&] { return turn_.calls().IsReady(); }));
+  turn_.others_wait = false;
+  EXPECT_EQ(*Call(5), 6);
+  EXPECT_EQ(process.asked(), 2);
+}
+
+// Else a row of n slow ops would take 2^n calls.
+TEST_F(SuspendedCallTest, LeavesWhatOthersOfItsSampleMadeToTheNextTime) {
+  PlayedProcess slow(providers_.get(), OpOf("slow"), Waiting());
+  PlayedProcess add(providers_.get(), OpOf("add"), PlusOne);
+  caller_ = *providers_->OpsOf(kUser, {"add", "slow"});
+  const auto make = [&]() -> absl::StatusOr<int64_t> {
+    turn_.others_wait = false;
+    FW_ASSIGN_OR_RETURN(const int64_t first, Call(1));
+    turn_.others_wait = true;
+    return CallWith(*caller_, "slow", first, nullptr, &turn_);
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(absl::IsAborted(make().status()));
+  EXPECT_EQ(add.asked(), 2);
+  goes_on_ = true;
+  EXPECT_TRUE(Eventually([&] { return turn_.calls().IsReady(); }));
+  EXPECT_EQ(*make(), 3);
+  EXPECT_EQ(*make(), 3) << "as where an op behind it was suspended";
+  EXPECT_EQ(add.asked(), 2);
+  EXPECT_EQ(slow.asked(), 1);
 }
 
 // All windows of the process are taken.
@@ -273,10 +306,10 @@ TEST_F(SuspendedCallTest, MayNotHaveBeenAskedYet) {
   for (GivingWay& other : others)
     EXPECT_TRUE(absl::IsAborted(CallWith(*caller_, "add", 7, nullptr, &other).status()));
   EXPECT_TRUE(absl::IsAborted(Call(1).status()));
-  EXPECT_FALSE(turn_.calls().AnyReady());
+  EXPECT_FALSE(turn_.calls().IsReady());
   goes_on_ = true;
   for (GivingWay& other : others) other.calls().Clear();
-  EXPECT_TRUE(Eventually([&] { return turn_.calls().AnyReady(); }));
+  EXPECT_TRUE(Eventually([&] { return turn_.calls().IsReady(); }));
   turn_.others_wait = false;
   EXPECT_EQ(*Call(1), 2);
 }
