@@ -286,7 +286,7 @@ def test_who_is_put_on_the_list_never_meets_the_roots_from_before(daemon, kind):
             wait()
             assert ask(root) in ("UNAVAILABLE", "PERMISSION_DENIED")
         await_reload(daemon)
-        assert ask(root) == "NOT_FOUND"
+        assert ask(root) == ("PERMISSION_DENIED" if kind == "all folders" else "NOT_FOUND")
         assert ask("data") == "OK"
         asker.stdin.close()
 
