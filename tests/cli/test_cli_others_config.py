@@ -114,7 +114,7 @@ def test_what_this_machine_lacks_stops_no_command(theirs, line):
 @pytest.mark.parametrize("line, said", [
     ('cpus: "0-4000"', "not as the file says"),
     ("memory: 8000TiB", "instead of `memory` = "),
-    ("roots: {open: open/data, gone: /no/such/folder}", ""),
+    ("roots: {open: open/data, closed: closed/data, gone: /no/such/folder}", ""),
 ])  # fmt: skip
 def test_bench_says_what_it_does_not_measure_with(theirs, line, said):
     configure(theirs, line)
