@@ -271,10 +271,8 @@ TEST_F(StagingTest, WhatIsMadeOfAFileThatMayBeBeingWrittenIsForThatOpeningAlone)
     return std::distance(std::filesystem::directory_iterator(opener_.state_dir + "/indexes", error),
                          {});
   };
-  const std::string zst =
-      "{format: raw, root: root, path: numbers.bin.zst, dtype: uint8, shape: [1048576]}";
-  const std::string plain =
-      "{format: raw, root: root, path: plain.bin, dtype: uint8, shape: [1048576]}";
+  const std::string zst = "{format: raw, root: root, path: numbers.bin.zst, record_bytes: 1048576}";
+  const std::string plain = "{format: raw, root: root, path: plain.bin, record_bytes: 1048576}";
   const auto first = opener_.MustOpen(zst), first_plain = opener_.MustOpen(plain);
   if (std::chrono::steady_clock::now() - written > std::chrono::milliseconds(1400))
     GTEST_SKIP() << "this machine is too busy to see a file of 30 MB in its first 1.5 s";

@@ -217,7 +217,7 @@ TEST(Roots, OneThatHasAnsweredWithAnErrorIsSilentNoMoreAndCanRecover) {
   absl::Notification answer;
   silent_path = folder / "late";
   answers = &answer;
-  const auto created = Roots::Create({{"late", silent_path}}, nullptr, absl::ZeroDuration());
+  const auto created = Roots::Create({{"late", silent_path}}, nullptr, absl::Nanoseconds(1));
   ASSERT_TRUE(created.ok()) << created.status();
   const Roots& roots = **created;
   EXPECT_THAT(roots.Silent(), ::testing::ElementsAre("root 'late' (" + silent_path + ")"));
