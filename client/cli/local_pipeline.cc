@@ -294,7 +294,9 @@ absl::StatusOr<server::Settings> ReadConfig(const ConfigSource& source) {
 absl::StatusOr<bool> FindMoreOps(const ConfigChoice& choice) {
   const size_t before = server::LoadedPlugins().size();
   const absl::StatusOr<std::optional<ConfigSource>> source = LookForConfig(choice);
-  if (source.ok() && !source->has_value()) return false;
+  // A daemon that nobody named here, and that is not there, has no more ops.
+  const bool is_named = !choice.given.empty() || !choice.address.empty();
+  if (source.ok() ? !source->has_value() : !is_named) return false;
   const absl::Status read = source.ok() ? ReadConfig(**source).status() : source.status();
   if (!read.ok() && !choice.given.empty()) return read;
   if (!read.ok()) std::cerr << "warning: " << server::EscapedLines(read.message()) << "\n";
