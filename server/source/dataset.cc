@@ -136,8 +136,7 @@ std::string StagedAs(const DatasetLocation& location) {
 // An index, and what is known of its files beside it.
 struct Indexed {
   std::shared_ptr<const Index> index;
-  std::shared_ptr<const StagedFolder>
-      staged;  // what holds the unpacked files; null: there are none
+  std::shared_ptr<const StagedFolder> staged;  // holds the unpacked files; null: there are none
   StampDevices devices;
   int64_t unsettled_until_ns = 0;  // as IndexedParts
 };

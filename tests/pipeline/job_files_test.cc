@@ -62,6 +62,14 @@ class ExchangedFolder : public ::testing::Test {
     EXPECT_TRUE(now.ok()) << now.status();
     return now.value_or(nullptr);
   }
+  std::shared_ptr<const Dataset> OpenImages(const std::string& path) const {
+    DatasetOptions options;
+    options.roots = folder_.AsRoot();
+    const auto images = OpenDataset(
+        ParseNode(absl::StrCat("{format: image_folder, root: root, path: ", path, "}")), options);
+    EXPECT_TRUE(images.ok()) << images.status();
+    return images.value_or(nullptr);
+  }
   void Exchange() const {
     std::filesystem::rename(folder_ / "cifar", folder_ / "old");
     std::filesystem::rename(folder_ / "other", folder_ / "cifar");
@@ -106,12 +114,9 @@ TEST_F(ExchangedFolder, IsSeenAtOnceWhereClassesTakeEachOthersPlace) {
       folder_.Write(absl::StrCat("images/", name, "/", file, ".ppm"), name);
   }
   std::this_thread::sleep_for(kTick);
-  DatasetOptions options;
-  options.roots = folder_.AsRoot();
-  const auto images =
-      OpenDataset(ParseNode("{format: image_folder, root: root, path: images}"), options);
-  ASSERT_TRUE(images.ok()) << images.status();
-  const auto job = JobFiles::Create(*images, files_, nullptr);
+  const std::shared_ptr<const Dataset> images = OpenImages("images");
+  ASSERT_NE(images, nullptr);
+  const auto job = JobFiles::Create(images, files_, nullptr);
   EXPECT_TRUE(job->Open(1, Reach::kAnywhere, 0).ok());
   std::filesystem::rename(folder_ / "images/cat", folder_ / "kept");
   std::filesystem::rename(folder_ / "images/dog", folder_ / "images/cat");
@@ -138,12 +143,9 @@ TEST_F(ExchangedFolder, IsSeenAtOnceWhereItIsAnotherFileSystemWithTheSameInodes)
   }
   std::filesystem::create_directory_symlink("a", folder_ / "cur");
   std::this_thread::sleep_for(kTick);
-  DatasetOptions options;
-  options.roots = folder_.AsRoot();
-  const auto images =
-      OpenDataset(ParseNode("{format: image_folder, root: root, path: cur/images}"), options);
-  ASSERT_TRUE(images.ok()) << images.status();
-  const auto job = JobFiles::Create(*images, files_, nullptr);
+  const std::shared_ptr<const Dataset> images = OpenImages("cur/images");
+  ASSERT_NE(images, nullptr);
+  const auto job = JobFiles::Create(images, files_, nullptr);
   EXPECT_TRUE(job->Open(1, Reach::kAnywhere, 0).ok());
   std::filesystem::remove(folder_ / "cur");
   std::filesystem::create_directory_symlink("b", folder_ / "cur");
@@ -176,16 +178,13 @@ TEST_F(ExchangedFolder, MayNotGetOlderFilesInPlaceOfItsOwn) {
     folder_.Write(absl::StrCat("older/", file, ".ppm"), "old");
   }
   std::this_thread::sleep_for(kTick);
-  DatasetOptions options;
-  options.roots = folder_.AsRoot();
-  const auto images =
-      OpenDataset(ParseNode("{format: image_folder, root: root, path: images}"), options);
-  ASSERT_TRUE(images.ok()) << images.status();
-  const auto job = JobFiles::Create(*images, files_, nullptr);
+  const std::shared_ptr<const Dataset> images = OpenImages("images");
+  ASSERT_NE(images, nullptr);
+  const auto job = JobFiles::Create(images, files_, nullptr);
   EXPECT_TRUE(job->Open(1, Reach::kAnywhere, 0).ok());
   std::this_thread::sleep_for(kTick);
   for (uint32_t file = 2; file < 4; ++file) {
-    const std::string path = (*images)->ObjectPath(file);
+    const std::string path = images->ObjectPath(file);
     const auto other = folder_ / ("older" + path.substr(path.rfind('/')));
     if (file == 2) std::filesystem::rename(other, folder_ / path);
     if (file == 3) std::filesystem::remove(folder_ / path);
@@ -201,14 +200,11 @@ TEST_F(ExchangedFolder, MayNotHaveALinkTurned) {
     folder_.Write(absl::StrCat("images/cat/", file, ".ppm"), "cat");
   std::filesystem::create_symlink("../../store/a.ppm", folder_ / "images/cat/link.ppm");
   std::this_thread::sleep_for(kTick);
-  DatasetOptions options;
-  options.roots = folder_.AsRoot();
-  const auto images =
-      OpenDataset(ParseNode("{format: image_folder, root: root, path: images}"), options);
-  ASSERT_TRUE(images.ok()) << images.status();
+  const std::shared_ptr<const Dataset> images = OpenImages("images");
+  ASSERT_NE(images, nullptr);
   uint32_t link = 0;
-  while ((*images)->ObjectPath(link) != "images/cat/link.ppm") ++link;
-  const auto job = JobFiles::Create(*images, files_, nullptr);
+  while (images->ObjectPath(link) != "images/cat/link.ppm") ++link;
+  const auto job = JobFiles::Create(images, files_, nullptr);
   EXPECT_TRUE(job->Open(link == 0 ? 1 : 0, Reach::kAnywhere, 0).ok());
   std::this_thread::sleep_for(kTick);
   std::filesystem::remove(folder_ / "images/cat/link.ppm");

@@ -14,6 +14,16 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr bool kQuick = false, kSlow = true;
 
+// A call that is ready when it is told to be.
+class Called final : public SuspendedCall {
+ public:
+  explicit Called(const bool* is_ready) : is_ready_(*is_ready) {}
+  bool IsReady() override { return is_ready_; }
+
+ private:
+  const bool& is_ready_;
+};
+
 // Samples by name, as a worker holds them.
 class TurnsTest : public ::testing::Test {
  protected:
@@ -27,6 +37,13 @@ class TurnsTest : public ::testing::Test {
   void TakeAndQueue(uint32_t user, bool slow, const std::vector<int>& names) {
     Take(user, slow, names);
     for (int name : names) turns_.Queue(&samples_[name]);
+  }
+  // The sample waits for a call.
+  void HasCall(int name, const bool* is_ready) {
+    const std::string op = "op";
+    OpCall call;
+    call.name = &op;
+    samples_[name].calls.Suspend(call, std::make_unique<Called>(is_ready));
   }
   // The name of the next one, which takes that long; -1: none.
   int Make(int64_t ns) {
@@ -137,23 +154,10 @@ TEST_F(TurnsTest, BesideASlowSampleOthersGetOneTicketBetweenTwo) {
   EXPECT_FALSE(turns_.MayTake().nobody);
 }
 
-// A call that is ready when it is told to be.
-class Called final : public SuspendedCall {
- public:
-  explicit Called(const bool* is_ready) : is_ready_(*is_ready) {}
-  bool IsReady() override { return is_ready_; }
-
- private:
-  const bool& is_ready_;
-};
-
 TEST_F(TurnsTest, ASuspendedSampleGoesOnWhenItsCallIsReady) {
   Take(1, kSlow, {10, 11});
   bool is_ready = false;
-  const std::string name = "op";
-  OpCall call;
-  call.name = &name;
-  samples_[10].calls.Suspend(call, std::make_unique<Called>(&is_ready));
+  HasCall(10, &is_ready);
   EXPECT_FALSE(turns_.HasSuspended(samples_[11]));
   turns_.Suspend(&samples_[10]);
   EXPECT_TRUE(turns_.HasSuspended(samples_[11]));
@@ -171,11 +175,8 @@ TEST_F(TurnsTest, ASuspendedSampleGoesOnWhenItsCallIsReady) {
 TEST_F(TurnsTest, ASuspendedSampleGoesOnWhereNobodyWantsItOrNothingElseIsToDo) {
   Take(1, kSlow, {10, 11});
   bool is_ready = false;
-  const std::string name = "op";
-  OpCall call;
-  call.name = &name;
   for (int one : {10, 11}) {
-    samples_[one].calls.Suspend(call, std::make_unique<Called>(&is_ready));
+    HasCall(one, &is_ready);
     turns_.Suspend(&samples_[one]);
   }
   pointless_.insert(11);
@@ -189,10 +190,7 @@ TEST_F(TurnsTest, SamplesOfAnotherJobDoNotStandBehindASuspendedOne) {
   Take(1, kSlow, {10, 11});
   samples_[11].job = reinterpret_cast<const Job*>(&samples_);
   bool is_ready = false;
-  const std::string name = "op";
-  OpCall call;
-  call.name = &name;
-  samples_[10].calls.Suspend(call, std::make_unique<Called>(&is_ready));
+  HasCall(10, &is_ready);
   turns_.Suspend(&samples_[10]);
   EXPECT_FALSE(turns_.HasSuspended(samples_[11]));
 }
